@@ -1,0 +1,259 @@
+/*
+ * api_private.h - what the files of api/ share: request reading, tensors, errors, writing.
+ * Not here: what the server may see (api.h), mathematics (core/attn.h).
+ * Start reading at struct api_ctx, then struct api_doc (the body with its arrays lifted out).
+ */
+#ifndef API_PRIVATE_H
+#define API_PRIVATE_H
+
+#include <jansson.h>
+
+#include "api/api.h"
+#include "core/attn.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define API_COUNT(table) (sizeof(table) / sizeof((table)[0]))
+
+/* ---- embedded files ------------------------------------------------------------------------ */
+
+struct api_asset { const char *name, *begin, *end; };
+extern const struct api_asset API_OPENAPI;
+extern const struct api_asset API_EXAMPLES[];
+extern const size_t API_EXAMPLE_COUNT;
+
+/* ---- errors: one table (api_error.c) --------------------------------------------------------- */
+
+enum { API_POINTER_MAX = 256, API_DETAIL_MAX = 512 };
+
+struct api_err {
+    bool set;                          /* the first failure only                                */
+    const char *name;                  /* row of ERRORS: "/problems/<name>"; gives status, title */
+    char pointer[API_POINTER_MAX];     /* JSON Pointer into the request; "" = the whole body    */
+    bool has_pointer;
+    char detail[API_DETAIL_MAX];       /* one sentence with both numbers                        */
+    char object[32];
+    char expected[96], observed[96];
+};
+
+/*
+ * Records the first failure; returns false.  name is a row of ERRORS: "not-json" (400),
+ * "duplicate-key" (400), "number-out-of-range" (400), "bad-base64" (400), "unknown-field",
+ * "wrong-type", "wrong-rank", "ragged", "wrong-shape", "missing", "contradiction", "bad-value",
+ * "not-finite", "unknown-name", "ambiguous-alignment", "heads-not-divisible", "empty-row",
+ * "not-supported" (all 422), "too-large" (413), "out-of-memory" (503), "deadline" (504), …
+ */
+bool api_fail(struct api_err *err, const char *name, const char *pointer, const char *detail,
+              ...) __attribute__((format(printf, 4, 5)));
+/* The same with expected and observed, which the detail should name as well. */
+bool api_fail_numbers(struct api_err *err, const char *name, const char *pointer,
+                      const char *object, size_t want, size_t got, const char *detail, ...)
+    __attribute__((format(printf, 7, 8)));
+/* Turns what core found into the API's words, with the pointer of the input or field meant. */
+bool api_fail_core(struct api_err *err, const struct attn_err *core);
+/* Writes the problem document and the status. */
+void api_reply_error(struct api_reply *reply, const char *request_id, const struct api_err *err);
+
+/* ---- growing bytes (api_buffer.c) -------------------------------------------------------------- */
+
+bool api_buffer_reserve(struct api_buffer *b, size_t more);   /* false when memory is out        */
+bool api_put(struct api_buffer *b, const char *text, size_t len);
+bool api_puts(struct api_buffer *b, const char *text);
+bool api_put_string(struct api_buffer *b, const char *text);  /* JSON string with quotes         */
+bool api_put_double(struct api_buffer *b, double x);          /* JSON number or "NaN" string      */
+bool api_put_u64(struct api_buffer *b, uint64_t x);
+
+/* ---- numbers (api_number.cc: std::to_chars and std::from_chars) ------------------------------- */
+
+enum { API_NUMBER_MAX = 32 };          /* longest number or quoted non-finite                     */
+
+/* Shortest decimal that reads back to the same float; returns its length.  Non-finite values are
+   written with their quotes: "NaN", "Infinity", "-Infinity". */
+size_t api_number_write_f64(char *out, double x);
+size_t api_number_write_f32(char *out, float x);
+
+/* Reads one JSON number at *p (grammar: RFC 8259, strictly); moves *p past it. */
+enum api_number_result { API_NUMBER_OK, API_NUMBER_NOT_JSON, API_NUMBER_RANGE };
+enum api_number_result api_number_read_f64(const char **p, const char *end, double *x);
+enum api_number_result api_number_read_f32(const char **p, const char *end, float *x);
+
+/* ---- the body with its arrays lifted out (api_lift.c) ------------------------------------------- */
+
+/*
+ * Every array that holds no object, and every string of at least 256 bytes without escapes, is
+ * lifted out of the body before jansson reads it: in its place stands the array [n], which no
+ * request can forge, because any such array of its own would have been lifted.  The grammar of what
+ * is lifted is checked here, strictly, so that a lifted span is always valid JSON.
+ */
+struct api_span {
+    const char *begin, *end;           /* in the body; an array with its brackets, a string without quotes */
+    bool is_string;
+    unsigned rank;                     /* nesting depth, when regular                             */
+    size_t dim[ATTN_RANK_MAX];         /* lengths, when regular                                   */
+    bool regular;                      /* all rows equally long and deep, rank <= ATTN_RANK_MAX   */
+    unsigned odd_depth;                /* where it is not: the place of the first odd element     */
+    size_t odd_at[ATTN_RANK_MAX + 1];
+    size_t odd_want, odd_got;
+    bool has_numbers, has_strings, has_booleans, has_nulls;
+    size_t leaves;
+};
+
+struct api_doc {
+    json_t *root;                      /* the reduced tree: an object                              */
+    struct api_span *span;
+    size_t span_count;
+};
+
+/* Reads the body; errors are not-json (with line, column and byte of the original body),
+   duplicate-key, too-deep.  The tree and spans live until api_doc_close. */
+bool api_doc_open(struct api_ctx *ctx, const char *body, size_t len, struct api_doc *doc,
+                  struct api_err *err);
+void api_doc_close(struct api_doc *doc);
+
+/* The span that a node stands for; NULL when the node is an ordinary value. */
+const struct api_span *api_doc_span(const struct api_doc *doc, const json_t *node);
+/* A small lifted array as an ordinary tree (lists of names, positions); caller decrefs. */
+json_t *api_doc_tree(const struct api_doc *doc, const json_t *node, const char *pointer,
+                     size_t max_leaves, struct api_err *err);
+
+/* ---- reading fields (api_field.c) ----------------------------------------------------------------- */
+
+/* One known member of an object.  A table of these reads an object; a member that no row names is
+   unknown-field with its pointer. */
+struct api_field_row {
+    const char *name;
+    bool (*read)(void *into, const struct api_doc *doc, const json_t *value, const char *pointer,
+                 struct api_err *err);
+    bool required;
+};
+bool api_read_object(void *into, const struct api_doc *doc, const json_t *object,
+                     const char *pointer, const struct api_field_row *rows, size_t count,
+                     struct api_err *err);
+/* Appends "/name" (escaped, RFC 6901) to pointer into out[API_POINTER_MAX]; returns out. */
+const char *api_pointer(char *out, const char *pointer, const char *name);
+const char *api_pointer_index(char *out, const char *pointer, size_t index);
+
+bool api_read_bool(const json_t *v, const char *pointer, bool *out, struct api_err *err);
+bool api_read_size(const json_t *v, const char *pointer, size_t min, size_t max, size_t *out,
+                   struct api_err *err);
+bool api_read_int(const json_t *v, const char *pointer, int64_t min, int64_t max, int64_t *out,
+                  struct api_err *err);
+bool api_read_double(const json_t *v, const char *pointer, double *out, struct api_err *err);
+bool api_read_choice(const json_t *v, const char *pointer, const char *const *names,
+                     size_t count, int *out, struct api_err *err);
+
+/* ---- tensors in requests (api_tensor.c) ------------------------------------------------------------- */
+
+enum api_tensor_form { API_NESTED, API_FLAT, API_BASE64, API_INIT };
+
+struct api_tensor_in {                 /* a tensor as it was given, before memory is taken         */
+    bool present;
+    enum api_tensor_form form;
+    char pointer[API_POINTER_MAX];
+    unsigned rank;
+    size_t dim[ATTN_RANK_MAX];
+    bool shaped;                       /* false for init without shape                              */
+    const struct api_span *span;       /* nested array, flat data, or base64 text                   */
+    const char *small;                 /* base64 text that was too short to be lifted               */
+    size_t small_len;
+    int source_dtype;                  /* base64: f64, f32, bool, f16, bf16 (enum in api_tensor.c)   */
+    enum attn_init_kind init;
+    uint64_t seed;
+    double std;
+};
+
+/* Recognises the form and shape; converts nothing. */
+bool api_tensor_scan(const struct api_doc *doc, const json_t *value, const char *pointer,
+                     struct api_tensor_in *in, struct api_err *err);
+/* Gives an init tensor without a shape its shape; others must agree already. */
+void api_tensor_set_shape(struct api_tensor_in *in, unsigned rank, const size_t *dim);
+/*
+ * Converts into t->p (taken by the caller; t->dtype F64, F32 or BOOL; t->rank and t->dim say the
+ * layout, product equal to the given one).  Errors: number-out-of-range, not-finite (unless
+ * allow_nonfinite: -Infinity only, or all), wrong-type, bad-base64, with the element's pointer.
+ */
+enum api_finite { API_FINITE_ONLY, API_MINUS_INFINITY_TOO, API_ANY_NUMBER };
+bool api_tensor_read(const struct api_tensor_in *in, enum api_finite finite,
+                     struct attn_tensor *t, struct api_err *err);
+
+/* ---- tensors in answers (api_write.c) ------------------------------------------------------------------ */
+
+enum api_encoding { API_ENC_NESTED, API_ENC_FLAT, API_ENC_BASE64, API_ENC_COUNT };
+extern const char *const API_ENCODING_NAMES[API_ENC_COUNT];
+
+/* Writes t with the shape `shape` (same count, axes dropped) in the encoding asked. */
+bool api_put_tensor(struct api_buffer *b, const struct attn_tensor *t,
+                    const struct attn_tensor *shape, enum api_encoding encoding);
+/* Upper bound of its bytes. */
+size_t api_tensor_bytes(const struct attn_tensor *shape, enum api_encoding encoding);
+
+/* ---- a problem as read (api_problem_read.c) --------------------------------------------------------------- */
+
+enum { API_ABLATIONS_MAX = 64, API_TRACES_MAX = 256 };
+
+struct api_ablation {
+    struct attn_edit edit[ATTN_EDITS_MAX];
+    size_t edits;
+    bool delta;                        /* "return":"delta"                                         */
+    char pointer[API_POINTER_MAX];
+};
+
+struct api_convention_note { const char *field, *value; };
+
+struct api_request {
+    struct attn_problem p;
+    uint32_t want;                     /* objects to answer                                         */
+    enum attn_path path;
+    enum attn_audit_level audit;
+    enum api_encoding encoding;
+    const struct attn_fault_row *inject;
+    bool torch_linear;                 /* weights and their gradients are (out,in)                  */
+    bool has_gradients;
+    struct attn_grad_ask gradients;
+    struct api_ablation *ablation;     /* in the arena                                              */
+    size_t ablations;
+    struct { size_t b, h, i; char pointer[64]; } *trace;
+    size_t traces;
+    const struct attn_convention_row *convention;
+    struct api_convention_note set_by_convention[8];
+    size_t set_count;
+    const int64_t *next_id;            /* [B], documents; or NULL                                   */
+    const char *warning[16];           /* constants                                                 */
+    size_t warnings;
+};
+
+/* Reads a whole problem: sizes first, then refuses or takes memory, then numbers.  The document is
+   closed before it returns.  Everything lives in the context's arena. */
+bool api_request_read(struct api_ctx *ctx, const char *body, size_t len, struct api_request *r,
+                      struct api_err *err);
+/* The same for /v1/plan: sizes and masks, tensors are never taken or read. */
+bool api_request_read_sizes(struct api_ctx *ctx, const char *body, size_t len,
+                            struct api_request *r, struct api_err *err);
+
+/* ---- context (api_ctx.c) ------------------------------------------------------------------------------------ */
+
+struct api_ctx {
+    const struct api_limits *limits;
+    struct attn_arena arena;           /* reserved address space of memory_max_bytes, touched lazily */
+    struct api_buffer reduced;         /* body without its arrays                                    */
+    struct api_span *span;             /* reused list                                                */
+    size_t span_cap;
+};
+
+/* Empties the arena for the next request; gives pages back after a large one. */
+void api_ctx_reset(struct api_ctx *ctx);
+double api_now_ms(void);               /* monotonic                                                  */
+
+/* Writes "tensors":{…}, "audit":{…}, … : shared by the operations (api_answer.c). */
+bool api_put_shapes(struct api_buffer *b, const struct attn_problem *p, uint32_t objects);
+bool api_put_audit(struct api_buffer *b, const struct attn_audit *audit);
+bool api_put_cost(struct api_buffer *b, const struct attn_problem *p,
+                  const struct attn_cost *cost);
+bool api_put_notes(struct api_buffer *b, const struct api_request *r);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
