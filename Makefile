@@ -37,7 +37,8 @@ TEST_BIN   := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/core/test_*
               tests/api/test_*.c tests/server/test_*.c))
 
 .DEFAULT_GOAL := help
-.PHONY: help deps build run test demo clean unit
+.PHONY: help deps deps-ci build run test demo clean unit http cases layers format lint asan tsan \
+        contract fuzz container bench
 .SECONDARY:
 
 help: ## list the targets
@@ -71,6 +72,91 @@ $(BUILD)/tests/%: tests/%.c $(TEST_SUP) $(LIB_OBJ)
 
 unit: $(TEST_BIN) ## the Criterion tests alone
 	@set -e; for t in $(TEST_BIN); do echo "== $$t"; $$t; done
+
+# ---- packages ------------------------------------------------------------------------------
+DEPS     := build-essential pkg-config libmicrohttpd-dev libjansson-dev libopenblas-dev \
+            libcriterion-dev python3 python3-numpy curl
+DEPS_CI  := clang clang-format clang-tidy libclang-rt-14-dev buildah podman runc mmdebstrap \
+            catatonit git $(if $(shell command -v node),,nodejs) $(if $(shell command -v npm),,npm)
+
+deps: ## install the Debian packages that building and testing need (root or sudo)
+	@sh scripts/deps.sh $(DEPS)
+
+deps-ci: deps ## the packages of the slower suites as well
+	@sh scripts/deps.sh $(DEPS_CI)
+
+# ---- running --------------------------------------------------------------------------------
+PORT     ?= 8080
+
+run: deps ## install what is missing, build, start on 127.0.0.1:$(PORT)
+	@$(MAKE) --no-print-directory build
+	@sh scripts/run.sh $(BUILD)/attentiond $(PORT)
+
+demo: deps ## send the examples through a running server (or one of its own) and show the answers
+	@$(MAKE) --no-print-directory build
+	@$(PYTHON) scripts/demo.py --binary $(BUILD)/attentiond --port $(PORT)
+
+# ---- tests ----------------------------------------------------------------------------------
+
+ATTENTIOND = $(BUILD)/attentiond
+RANDOM_COUNT ?= 500
+SEED     ?= 20261129
+
+test: deps ## install what is missing, build, run every fast test
+	@$(MAKE) --no-print-directory build unit http
+
+http: build ## the tests that speak HTTP with the binary
+	@sh scripts/suite.sh "server" $(PYTHON) tests/http/run_server.py $(ATTENTIOND)
+	@sh scripts/suite.sh "reference" $(PYTHON) tests/http/run_reference.py
+	@sh scripts/suite.sh "case folders" $(PYTHON) tests/http/run_cases.py $(ATTENTIOND)
+	@sh scripts/suite.sh "worked examples" $(PYTHON) tests/http/run_worked.py $(ATTENTIOND)
+	@sh scripts/suite.sh "random problems" $(PYTHON) tests/http/run_random.py $(ATTENTIOND) --count $(RANDOM_COUNT) --seed $(SEED)
+	@sh scripts/suite.sh "invariance" $(PYTHON) tests/http/run_invariance.py $(ATTENTIOND)
+
+CASES    ?= ../shared/cases
+cases: build ## the shared cases, when that folder is there
+	@if [ -d $(CASES) ]; then \
+	    $(PYTHON) tests/http/run_cases.py $(ATTENTIOND) $(CASES)/forward.jsonl $(CASES)/onnx.jsonl \
+	        $(CASES)/torch.jsonl && \
+	    $(PYTHON) tests/http/serving_cases.py $(ATTENTIOND) $(CASES)/serving.jsonl; \
+	else echo "no $(CASES): skipped"; fi
+
+layers: build ## prove that server -> api -> core holds
+	@sh scripts/layers.sh $(BUILD)
+
+C_FILES  := $(wildcard core/*.[ch] core/*.inc api/*.[ch] api/*.cc server/*.[ch] \
+            tests/*/*.[ch])
+
+format: ## format the C sources
+	clang-format -i $(C_FILES)
+
+lint: ## formatting and static analysis, warnings as errors
+	clang-format --dry-run --Werror $(C_FILES)
+	clang-tidy --quiet $(CORE_SRC) $(API_SRC) $(SERVER_SRC) -- -std=c11 -D_GNU_SOURCE -I. \
+	    $(shell pkg-config --cflags $(PKGS)) 2>/dev/null
+	sh scripts/lint.sh
+
+asan: deps ## every fast test under AddressSanitizer and UndefinedBehaviorSanitizer
+	@$(MAKE) --no-print-directory build BUILD=build/asan SAN=address,undefined OPT=-O1
+	@sh scripts/asan.sh $(MAKE) --no-print-directory unit http BUILD=build/asan \
+	    SAN=address,undefined OPT=-O1 RANDOM_COUNT=100
+
+tsan: deps ## the server under ThreadSanitizer and load
+	@$(MAKE) --no-print-directory build BUILD=build/tsan SAN=thread OPT=-O1
+	@$(PYTHON) tests/load/run_tsan.py build/tsan/attentiond
+
+contract: build ## lint openapi.yaml and hold every answer against it (npm)
+	@sh scripts/contract.sh $(ATTENTIOND)
+
+FUZZ_SECONDS ?= 20
+fuzz: ## fuzz the reading code for FUZZ_SECONDS a target (clang)
+	@sh scripts/fuzz.sh $(FUZZ_SECONDS)
+
+container: ## build the image and run it as it is meant to be run (root)
+	@bash scripts/container-check.sh .
+
+bench: build ## what is measured, against which peer, in one run
+	@sh bench/run.sh $(ATTENTIOND)
 
 clean: ## remove what was built
 	rm -rf $(BUILD)
