@@ -156,7 +156,7 @@ container: ## build the image and run it as it is meant to be run (root)
 	@bash scripts/container-check.sh .
 
 bench: build ## what is measured, against which peer, in one run
-	@sh bench/run.sh $(ATTENTIOND)
+	@sh bench/run.sh $(ATTENTIOND) | tee bench/RESULTS.md
 
 clean: ## remove what was built
 	rm -rf $(BUILD)
