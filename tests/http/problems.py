@@ -13,6 +13,7 @@ from tensors import write
 NAMES_OF_ONE_HEAD = ["Q", "K", "V", "S", "M", "A", "H", "Y", "S_raw", "S_masked",
                      "allowed", "lse", "H_heads", "contributions", "present_K",
                      "present_V", "Q_pre", "K_pre"]
+PAIRWISE = {"S", "M", "A", "S_raw", "S_masked", "allowed", "contributions"}
 ALIGNMENTS = ["top_left", "bottom_right"]
 
 
@@ -239,8 +240,6 @@ class Generator:
             body["sink"] = self.numbers(self.h).tolist()
         if self.chance(0.3):
             body["encoding"] = self.draw.choice(["nested", "flat", "base64"])
-        if self.chance(0.3):
-            body["path"] = self.draw.choice(["auto", "dense", "tiled"])
         if self.chance(0.4):
             body["gradients"] = self.gradients()
 
@@ -275,6 +274,16 @@ class Generator:
             body["return"] = self.draw.sample(names, self.draw.randint(1, len(names)))
         elif choice != "default":
             body["return"] = choice
+        if self.level > 1 and self.chance(0.4):
+            body["path"] = self.path(body)
+
+    def path(self, body):
+        """tiled only where no tensor of T_q x T_kv is asked: the two contradict each other."""
+        names = body.get("return", "default")
+        pairwise = names in ("default", "all") or PAIRWISE & set(names)
+        if pairwise or "gradients" in body:
+            return self.draw.choice(["auto", "dense"])
+        return self.draw.choice(["auto", "tiled", "tiled"])
 
     def small_with_gradients(self):
         """A problem so small that central differences of every entry are cheap."""

@@ -86,12 +86,15 @@ def read_json(path):
 
 
 def error_wrong(want, status, answer):
-    """status, type and pointer exactly; the strings of `contains` somewhere in the detail."""
+    """status, type, pointer exactly; pointer_under as its beginning; `contains` in detail."""
     got = dict(answer, status_line=status)
     wanted = {"status_line": want["status"], "status": want["status"]}
     wanted.update({k: want[k] for k in ("type", "pointer", "object") if k in want})
     wrong = ["%s: got %r, want %r (%s)" % (key, got.get(key), value, answer.get("detail"))
              for key, value in wanted.items() if got.get(key) != value]
+    under = want.get("pointer_under")
+    if under is not None and not str(answer.get("pointer")).startswith(under):
+        wrong.append("pointer: got %r, want below %r" % (answer.get("pointer"), under))
     detail = str(answer.get("detail", ""))
     return wrong + ["detail %r lacks %r" % (detail, part)
                     for part in want.get("contains", []) if part not in detail]
