@@ -3,7 +3,7 @@
 
 usage: run_cases.py [--skip-file NAMES] BINARY [FILE.jsonl | FOLDER]...
 A FILE holds cases of /v1/attention or /v1/audit; a FOLDER holds request.json with
-response.json (what the answer must contain) or error.json; see README.md beside this file.
+response.json (what the answer must contain) or error.json: ../cases/README.md.
 Start reading at run_file() and run_folder().
 """
 import argparse

@@ -169,7 +169,7 @@ def plain_problem(seed, level):
     for name in ("gradients", "encoding", "path"):
         body.pop(name, None)
     has_output = body.get("weights", {}).get("W_O") is not None
-    body["return"] = ROWS if has_output else ROWS[:2]
+    body["return"] = ["Q", "K", "V", "S", "lse"] + (ROWS if has_output else ROWS[:2])
     body["audit"] = "off"
     return body
 
