@@ -180,6 +180,8 @@ class Generator:
         if self.level > 1 and self.T_q == self.T_new and self.kind != "cross" \
                 and self.chance(0.5):
             out["documents"] = self.documents()
+            if self.chance(0.3):
+                out["documents"]["next_id"] = [self.draw.randint(-1, 3) for _ in range(self.B)]
         return out
 
     def bias(self, *shape):
@@ -241,15 +243,17 @@ class Generator:
         if self.chance(0.3):
             body["encoding"] = self.draw.choice(["nested", "flat", "base64"])
         if self.chance(0.4):
-            body["gradients"] = self.gradients()
+            body["gradients"] = self.gradients("masks" not in body)
 
-    def gradients(self):
+    def gradients(self, all_allowed):
         shapes = {"H": self.batch(self.T_q, self.h * self.d_v)}
         if self.has_output:
             shapes["Y"] = self.batch(self.T_q, self.d_model)
         head = (self.h,) if self.headed else ()
         shapes["H_heads"] = self.batch(*head, self.T_q, self.d_v)
         shapes["A"] = self.batch(*head, self.T_q, self.T_kv)
+        if all_allowed:
+            shapes["S"] = shapes["A"]
         of = "Y" if self.has_output and self.chance(0.5) else self.draw.choice(sorted(shapes))
         out = {"of": of}
         if self.chance(0.8):

@@ -176,11 +176,11 @@ def pairs(p):
             "allowed_total": allowed, "allowed_fraction": allowed / dense}
 
 
-def supervision(p, next_id=None):
+def supervision(p):
     """(B,T) booleans: the label of a slot is the next token of its own document."""
     out = []
     for b, row in enumerate(p.ids):
-        after = row[1:] + [None if next_id is None else next_id[b]]
+        after = row[1:] + [None if p.next_id is None else p.next_id[b]]
         out.append([a != -1 and a == n for a, n in zip(row, after)])
     return np.array(out)
 

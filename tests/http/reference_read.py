@@ -182,6 +182,7 @@ def read_masks(p, masks):
     shape = (p.B, p.h, p.T_q, p.T_kv)
     p.allowed = np.ones(shape, bool)
     p.ids = document_ids(masks["documents"], p) if "documents" in masks else None
+    p.next_id = masks.get("documents", {}).get("next_id")
     valid = valid_keys(masks["padding"], p) if "padding" in masks else None
     window = masks.get("window", {})
     left, right = window.get("left", -1), window.get("right", -1)

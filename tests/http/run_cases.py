@@ -2,6 +2,7 @@
 """Case files and case folders through the running service.
 
 usage: run_cases.py [--skip-file NAMES] BINARY [FILE.jsonl | FOLDER]...
+(without files and folders: every folder of ../cases)
 A FILE holds cases of /v1/attention or /v1/audit; a FOLDER holds request.json with
 response.json (what the answer must contain) or error.json: ../cases/README.md.
 Start reading at run_file() and run_folder().
@@ -15,6 +16,7 @@ from cases import compare, load
 from client import Service, Tally, arrays, skip_list
 from tensors import WORDS
 
+CASES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "cases")
 NUMBER_RTOL = 1e-9       # numbers of response.json, relative to max(1, abs)
 
 
@@ -136,7 +138,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--skip-file")
     parser.add_argument("binary")
-    parser.add_argument("paths", nargs="+")
+    parser.add_argument("paths", nargs="*", default=[CASES])
     args = parser.parse_args()
     tally = Tally(skip_list(args.skip_file))
     with Service(args.binary) as service:

@@ -58,7 +58,7 @@ def item_of(body, b):
     cut(one["inputs"].get("past", {}), ("K", "V"), b)
     masks = one.get("masks", {})
     cut(masks.get("padding", {}), ("lengths", "valid"), b)
-    cut(masks.get("documents", {}), ("ids", "lengths"), b)
+    cut(masks.get("documents", {}), ("ids", "lengths", "next_id"), b)
     for name in ("allowed", "blocked", "additive"):
         if name in masks and read(masks[name]).ndim > 2:
             cut(masks, (name,), b)

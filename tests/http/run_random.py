@@ -13,7 +13,7 @@ import numpy as np
 
 from client import Service, Tally, arrays
 from problems import Generator
-from reference import answers, pairs
+from reference import answers, pairs, supervision
 from reference_grad import gradients
 from tensors import first_difference
 
@@ -40,7 +40,7 @@ def judge(service, body):
         if answer["shapes"].get(name) != list(want[name].shape):
             wrong.append("shapes.%s: %s, want %s" % (name, answer["shapes"].get(name),
                                                      list(want[name].shape)))
-    wrong += audit_wrong(answer, t) + cost_wrong(answer, p)
+    wrong += audit_wrong(answer, t) + cost_wrong(answer, p) + rows_wrong(answer, p)
     if p.gradients:
         wrong += gradients_wrong(answer, p, t)
     return wrong
@@ -62,6 +62,30 @@ def cost_wrong(answer, p):
     return ["cost.pairs.%s: got %r, want %r" % (key, got.get(key), value)
             for key, value in pairs(p).items()
             if got.get(key) is None or abs(got[key] - value) > 1e-12 * max(1, value)]
+
+
+def rows_wrong(answer, p):
+    """rows.empty names every query row without a key; supervision the labels of documents."""
+    want = empty_places(p)
+    wrong = [] if answer["rows"]["empty"] == want else \
+        ["rows.empty: got %s, want %s" % (answer["rows"]["empty"][:3], want[:3])]
+    labels = None if p.ids is None else supervision(p).tolist()
+    if labels and not p.batched:
+        labels = labels[0]
+    if answer.get("supervision") != labels:
+        wrong.append("supervision: got %s, want %s" % (answer.get("supervision"), labels))
+    return wrong
+
+
+def empty_places(p):
+    """{batch, head, query} of every empty row, as far as the request has these axes."""
+    out = []
+    for b, h, i in np.argwhere(~np.any(p.allowed, axis=3)).tolist():
+        place = {"batch": b} if p.batched else {}
+        if p.headed:
+            place["head"] = h
+        out.append(dict(place, query=i))
+    return out
 
 
 def gradients_wrong(answer, p, t):

@@ -24,19 +24,22 @@ def against_cases(path, tally):
 
 
 def against_differences(seed, count, tally):
+    seen = set()
     for n in range(count):
         body = Generator(seed + n, 2).small_with_gradients()
         p = read_problem(body)
         for name, value in gradients(p, forward(p)).items():
+            seen.add(name)
             said = first_difference(value, central(p, name), STEP_ERROR, 0, floor=True)
             tally("difference-%d %s" % (seed + n, name), [said] if said else [])
+    print("gradients proven: %s" % " ".join(sorted(seen)))
 
 
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("files", nargs="*")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--count", type=int, default=24)
+    parser.add_argument("--count", type=int, default=16)
     args = parser.parse_args()
     count = [0, 0]
 
