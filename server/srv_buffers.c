@@ -1,0 +1,90 @@
+/*
+ * srv_buffers.c - the byte budget over all requests, and the warm buffers kept between them.
+ * Not here: what goes into a buffer (srv_request.c, api/).
+ * Start reading at srv_held_take.
+ */
+#include "server/srv.h"
+
+#include <stdlib.h>
+
+/* Takes bytes from the budget, or takes nothing and says false. */
+bool srv_held_take(struct srv_held *held, size_t bytes)
+{
+    size_t now = atomic_load_explicit(&held->bytes, memory_order_relaxed);
+
+    do {
+        if (now > held->max || bytes > held->max - now)
+            return false;
+    } while (!atomic_compare_exchange_weak(&held->bytes, &now, now + bytes));
+    return true;
+}
+
+/* Counts bytes that exist already, such as an answer just written; may pass the maximum. */
+void srv_held_add(struct srv_held *held, size_t bytes)
+{
+    atomic_fetch_add(&held->bytes, bytes);
+}
+
+void srv_held_give(struct srv_held *held, size_t bytes)
+{
+    atomic_fetch_sub(&held->bytes, bytes);
+}
+
+/* True when answers have passed the maximum: no more work until clients take them. */
+bool srv_held_over(struct srv_held *held) { return atomic_load(&held->bytes) > held->max; }
+
+/* Whether `a` serves a wish for `want` bytes better than `b`: the smallest that is large
+   enough, else the largest. */
+static bool fits_better(size_t a, size_t b, size_t want)
+{
+    if (a >= want)
+        return b < want || a < b;
+    return b < want && a > b;
+}
+
+/* A buffer with len 0, warm if there is one; SIZE_MAX asks for the largest. */
+struct api_buffer srv_buffers_take(struct srv_buffers *buffers, size_t want)
+{
+    struct api_buffer taken = { 0 };
+
+    pthread_mutex_lock(&buffers->lock);
+    if (buffers->count > 0) {
+        size_t best = 0;
+
+        for (size_t b = 1; b < buffers->count; b++)
+            if (fits_better(buffers->warm[b].cap, buffers->warm[best].cap, want))
+                best = b;
+        taken = buffers->warm[best];
+        buffers->warm[best] = buffers->warm[--buffers->count];
+        buffers->bytes -= taken.cap;
+    }
+    pthread_mutex_unlock(&buffers->lock);
+    taken.len = 0;
+    return taken;
+}
+
+/* Keeps the buffer warm if the store has room for it, frees it otherwise. */
+void srv_buffers_give(struct srv_buffers *buffers, struct api_buffer *buffer)
+{
+    bool kept = false;
+
+    if (buffer->p == NULL)
+        return;
+    pthread_mutex_lock(&buffers->lock);
+    if (buffers->count < SRV_WARM_MAX && buffer->cap <= buffers->max_bytes - buffers->bytes) {
+        buffers->warm[buffers->count++] = *buffer;
+        buffers->bytes += buffer->cap;
+        kept = true;
+    }
+    pthread_mutex_unlock(&buffers->lock);
+    if (!kept)
+        api_buffer_free(buffer);
+    *buffer = (struct api_buffer){ 0 };
+}
+
+void srv_buffers_free(struct srv_buffers *buffers)
+{
+    for (size_t b = 0; b < buffers->count; b++)
+        api_buffer_free(&buffers->warm[b]);
+    buffers->count = buffers->bytes = 0;
+}

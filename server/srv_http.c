@@ -1,0 +1,338 @@
+/*
+ * srv_http.c - the life of one request between the HTTP library and the workers.
+ * Not here: judging (srv_headers.c), computing (api/), answering (srv_reply.c).
+ * Start reading at on_request: the library calls it at the header, at each piece of the body,
+ * at the end of the request, and once more after a worker has resumed the connection.
+ */
+#include "server/srv.h"
+
+#include <assert.h>
+#include <microhttpd.h>
+#include <string.h>
+#include <time.h>
+
+enum {
+    CONNECTION_BYTES = 64 << 10, /* of the library, a connection: above our own header limits */
+    CONNECTION_STEP_BYTES = 4 << 10
+};
+
+int64_t srv_now_us(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+}
+
+/* The API's context of the calling I/O thread. */
+static struct api_ctx *io_ctx(struct srv_server *server)
+{
+    static _Thread_local struct api_ctx *mine;
+
+    if (mine == NULL) {
+        const unsigned n = atomic_fetch_add(&server->io_ctx_used, 1);
+
+        assert(n < (unsigned)server->config.io_threads);
+        mine = server->io_ctx[n];
+    }
+    return mine;
+}
+
+static bool request_expired(void *arg)
+{
+    const struct srv_request *request = arg;
+
+    return srv_now_us() > request->deadline_us || atomic_load(&request->server->abandoned);
+}
+
+/* Runs the route's function: on a worker with help from the pool, or here. */
+static void handler_run(struct srv_request *request, struct api_ctx *ctx, bool on_worker)
+{
+    const struct srv_headers *headers = &request->headers;
+    const struct api_call call = {
+        .request_id = request->id,
+        .method = request->method,
+        .path = request->path,
+        .tail = request->tail[0] != '\0' ? request->tail : NULL,
+        .content_type = headers->content_type,
+        .accept = headers->accept,
+        .accept_encoding = headers->accept_encoding,
+        .body = request->body.len > 0 ? request->body.p : NULL,
+        .body_len = request->body.len,
+        .expired = on_worker ? request_expired : NULL,
+        .expired_arg = request,
+        .parallel = on_worker ? srv_pool_parallel : NULL,
+        .pool = on_worker ? request->server->pool : NULL,
+    };
+
+    request->reply.out = &request->out;
+    if (request->route->handler != NULL)
+        request->route->handler(ctx, &call, &request->reply);
+    else
+        request->route->local(request->server, &request->reply);
+}
+
+/* A worker's turn.  Once the connection is resumed the record belongs to its I/O thread. */
+void srv_task_run(void *server_arg, struct srv_task *task, struct api_ctx *ctx)
+{
+    struct srv_server *const server = server_arg;
+    struct srv_request *const request = (struct srv_request *)task;
+    size_t answer_bytes;
+
+    request->begun_us = srv_now_us();
+    if (atomic_load(&server->abandoned))
+        srv_request_refuse(request, API_P_DRAINING, NULL);
+    else if (request_expired(request))
+        srv_request_refuse(request, API_P_DEADLINE, "The deadline passed while the request "
+                                                    "waited for a worker.");
+    else if (srv_held_over(&server->held))
+        srv_request_refuse(request, API_P_OVERLOADED,
+                           "The server holds as many answer bytes as it may; try again.");
+    if (request->problem.set) {
+        srv_request_write_problem(request);
+    } else {
+        request->out = srv_buffers_take(&server->buffers, SIZE_MAX);
+        handler_run(request, ctx, true);
+    }
+    srv_request_body_drop(request);
+    answer_bytes = request->out.len;
+    request->held_bytes = answer_bytes;
+    srv_held_add(&server->held, answer_bytes);
+    request->stage = SRV_DONE;
+    MHD_resume_connection(request->mhd);
+}
+
+static enum MHD_Result header_line(void *arg, enum MHD_ValueKind kind, const char *name,
+                                   const char *value)
+{
+    (void)kind;
+    srv_headers_add(arg, name, value != NULL ? value : "");
+    return MHD_YES;
+}
+
+static enum MHD_Result send_reply(struct srv_request *request)
+{
+    return srv_reply_queue(request) == MHD_YES ? MHD_YES : MHD_NO;
+}
+
+/* The header is here: judge it, and answer at once what needs no body to be refused. */
+static enum MHD_Result on_header(struct srv_request *request, const char *method,
+                                 const char *version)
+{
+    struct srv_headers *const headers = &request->headers;
+
+    snprintf(request->method, sizeof request->method, "%s", method);
+    MHD_get_connection_values(request->mhd, MHD_HEADER_KIND, header_line, headers);
+    if (srv_id_is_sane(headers->request_id))
+        snprintf(request->id, sizeof request->id, "%s", headers->request_id);
+    srv_request_check(request, strcmp(version, "HTTP/1.0") != 0);
+    request->stage = SRV_BODY;
+    if (request->problem.close) {
+        if (!srv_connection_leave(request->connection, SRV_RECEIVING))
+            return MHD_NO;
+        srv_request_write_problem(request);
+        return send_reply(request);
+    }
+    srv_connection_enter(request->connection, SRV_RECEIVING,
+                         request->start_us +
+                             srv_transfer_us(request->server, request->declared_bytes));
+    return MHD_YES;
+}
+
+/* A piece of the body: kept for a worker's route, dropped for all others. */
+static enum MHD_Result on_body(struct srv_request *request, const char *data, size_t *bytes)
+{
+    const bool wanted = !request->problem.set && request->route != NULL && request->route->worker;
+    const size_t n = *bytes;
+
+    *bytes = 0;
+    request->received_bytes += n;
+    if (atomic_load(&request->connection->phase) != SRV_RECEIVING)
+        return MHD_NO;
+    if (wanted ? srv_request_body_add(request, data, n)
+               : request->received_bytes <= request->server->limits.body_max_bytes)
+        return MHD_YES;
+    if (!request->problem.set)
+        srv_request_refuse(request, API_P_BODY_TOO_LARGE, NULL);
+    srv_connection_send_problem(request);
+    return MHD_NO;
+}
+
+static void write_preflight(struct srv_request *request)
+{
+    srv_route_allow(request->path, request->allow, sizeof request->allow);
+    request->reply = (struct api_reply){ .status = MHD_HTTP_NO_CONTENT,
+                                         .allow = request->allow,
+                                         .out = &request->out };
+}
+
+/* Suspends the connection until a worker has written the reply; false = the queue is full. */
+static bool hand_to_worker(struct srv_request *request)
+{
+    struct srv_server *const server = request->server;
+
+    if (!srv_pool_reserve(server->pool))
+        return false;
+    request->stage = SRV_WORK;
+    request->queued_us = srv_now_us();
+    request->deadline_us = request->queued_us + server->config.deadline_ms * 1000;
+    MHD_suspend_connection(request->mhd);
+    srv_pool_push(server->pool, &request->task);
+    return true;
+}
+
+/* All of the request is here. */
+static enum MHD_Result on_complete(struct srv_request *request)
+{
+    if (!srv_connection_leave(request->connection, SRV_RECEIVING))
+        return MHD_NO;
+    if (!request->problem.set && !request->preflight && request->route->worker) {
+        if (hand_to_worker(request))
+            return MHD_YES;
+        srv_request_refuse(request, API_P_OVERLOADED, NULL);
+    }
+    request->stage = SRV_DONE;
+    if (request->problem.set)
+        srv_request_write_problem(request);
+    else if (request->preflight)
+        write_preflight(request);
+    else
+        handler_run(request, io_ctx(request->server), false);
+    return send_reply(request);
+}
+
+static enum MHD_Result on_request(void *server, struct MHD_Connection *mhd, const char *url,
+                                  const char *method, const char *version, const char *data,
+                                  size_t *bytes, void **request_arg)
+{
+    struct srv_request *const request = *request_arg;
+
+    (void)server, (void)mhd, (void)url;
+    if (request == NULL)
+        return MHD_NO;           /* no memory for a record */
+    if (request->stage == SRV_LINE)
+        return on_header(request, method, version);
+    if (request->stage == SRV_BODY && *bytes > 0)
+        return on_body(request, data, bytes);
+    if (request->stage == SRV_BODY)
+        return on_complete(request);
+    if (request->stage == SRV_DONE)
+        return send_reply(request);
+    return MHD_YES;
+}
+
+static struct srv_connection *connection_of(struct MHD_Connection *mhd)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+
+    return info != NULL ? info->socket_context : NULL;
+}
+
+/* The request line is here, not yet decoded: the request begins. */
+static void *on_line(void *server_arg, const char *target, struct MHD_Connection *mhd)
+{
+    struct srv_server *const server = server_arg;
+    struct srv_connection *const connection = connection_of(mhd);
+    struct srv_request *request;
+
+    if (connection == NULL || target == NULL)
+        return NULL;
+    request = srv_request_new(server);
+    if (request == NULL)
+        return NULL;
+    atomic_fetch_add(&server->in_flight, 1);
+    request->mhd = mhd;
+    request->connection = connection;
+    request->target_bytes = strlen(target);
+    srv_path_copy(target, request->path, sizeof request->path);
+    srv_id_make(request->id, sizeof request->id);
+    srv_connection_enter(connection, SRV_RECEIVING,
+                         request->start_us + srv_transfer_us(server, 0));
+    return request;
+}
+
+/* The status the library refused a request with by itself; 0 = it sent none. */
+static int status_of_library(struct MHD_Connection *mhd)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_HTTP_STATUS);
+
+    return info != NULL ? (int)info->http_status : 0;
+}
+
+/* The last byte has been sent, or the connection has broken. */
+static void on_end(void *server_arg, struct MHD_Connection *mhd, void **request_arg,
+                   enum MHD_RequestTerminationCode code)
+{
+    struct srv_server *const server = server_arg;
+    struct srv_request *const request = *request_arg;
+    bool expired;
+
+    if (request == NULL)
+        return;
+    *request_arg = NULL;
+    expired = srv_connection_rest(request->connection,
+                                  srv_now_us() + server->config.idle_timeout_s * 1000000);
+    if (expired && request->reply.status == 0) {
+        srv_request_refuse(request, API_P_TIMEOUT, NULL);
+        srv_connection_send_problem(request);
+    } else if (request->reply.status == 0) {
+        request->reply.status = status_of_library(mhd);
+        request->connection->linger = true;
+    }
+    if (code != MHD_REQUEST_TERMINATED_COMPLETED_OK && request->reply.error == NULL)
+        request->reply.error = request->reply.status == 0 ? "client_gone" : "not_delivered";
+    srv_log_request(&server->log, request);
+    srv_request_release(request);
+    atomic_fetch_sub(&server->in_flight, 1);
+}
+
+static void on_connection(void *server_arg, struct MHD_Connection *mhd, void **context,
+                          enum MHD_ConnectionNotificationCode code)
+{
+    struct srv_server *const server = server_arg;
+
+    if (code == MHD_CONNECTION_NOTIFY_STARTED) {
+        const union MHD_ConnectionInfo *info =
+            MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD);
+
+        *context = srv_watch_open(server->watch, info->connect_fd);
+    } else if (*context != NULL) {
+        srv_watch_close(server->watch, *context);
+        *context = NULL;
+    }
+}
+
+/* Starts the I/O threads on a listening socket. */
+bool srv_http_start(struct srv_server *server, int listen_fd)
+{
+    const unsigned threads = (unsigned)server->config.io_threads;
+    struct MHD_OptionItem pool[] = {
+        { threads > 1 ? MHD_OPTION_THREAD_POOL_SIZE : MHD_OPTION_END, threads, NULL },
+        { MHD_OPTION_END, 0, NULL },
+    };
+
+    srv_library_setup(server);
+    server->daemon = MHD_start_daemon(
+        MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG, 0, NULL,
+        NULL, on_request, server, MHD_OPTION_EXTERNAL_LOGGER, srv_library_log, server,
+        MHD_OPTION_LISTEN_SOCKET, listen_fd, MHD_OPTION_STRICT_FOR_CLIENT, 1,
+        MHD_OPTION_CONNECTION_LIMIT, (unsigned)server->config.connection_max,
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_BYTES,
+        MHD_OPTION_CONNECTION_MEMORY_INCREMENT, (size_t)CONNECTION_STEP_BYTES,
+        MHD_OPTION_URI_LOG_CALLBACK, on_line, server, MHD_OPTION_NOTIFY_COMPLETED, on_end, server,
+        MHD_OPTION_NOTIFY_CONNECTION, on_connection, server, MHD_OPTION_ARRAY, pool,
+        MHD_OPTION_END);
+    return server->daemon != NULL;
+}
+
+/* Stops accepting; returns the listening socket, now the caller's to close. */
+int srv_http_quiesce(struct srv_server *server) { return MHD_quiesce_daemon(server->daemon); }
+
+/* Closes every connection and ends the I/O threads.  None may be with a worker. */
+void srv_http_stop(struct srv_server *server)
+{
+    MHD_stop_daemon(server->daemon);
+    server->daemon = NULL;
+}

@@ -1,0 +1,195 @@
+/*
+ * srv_main.c - the process: start, wait for a signal, drain, stop.
+ * Not here: everything else.
+ * Start reading at main.
+ */
+#include "server/srv.h"
+
+#include <malloc.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+    EXIT_USAGE = 2,
+    EXIT_SECOND_SIGNAL = 128 + SIGTERM,
+    STEP_MS = 5,
+    LAST_MS = 500                /* of the drain time, kept for answers that say 503 or 504 */
+};
+
+static struct srv_server SERVER;
+
+static void limits_set(struct srv_server *server, const struct srv_machine *machine)
+{
+    const struct srv_config *config = &server->config;
+
+    server->limits = (struct api_limits){
+        .body_max_bytes = (size_t)config->body_max_bytes,
+        .memory_max_bytes = (size_t)config->memory_max_bytes,
+        .answer_max_bytes = (size_t)config->answer_max_bytes,
+        .deadline_ms = (unsigned)config->deadline_ms,
+        .workers = (unsigned)config->workers,
+        .queue_max = (unsigned)config->queue_max,
+    };
+    server->held.max = (size_t)config->body_total_max_bytes;
+    server->buffers.max_bytes = machine->memory_bytes / 16;
+    server->log.on = config->log[0] == 'j';
+    server->log.fd = STDERR_FILENO;
+}
+
+/* Everything but the socket; false = memory or threads are short. */
+static bool parts_start(struct srv_server *server)
+{
+    const struct srv_config *config = &server->config;
+
+    pthread_mutex_init(&server->log.lock, NULL);
+    pthread_mutex_init(&server->buffers.lock, NULL);
+    pthread_mutex_init(&server->requests_lock, NULL);
+    for (int64_t t = 0; t < config->io_threads; t++) {
+        server->io_ctx[t] = api_ctx_new(&server->limits);
+        if (server->io_ctx[t] == NULL)
+            return false;
+    }
+    server->pool = srv_pool_new((unsigned)config->workers, (unsigned)config->queue_max,
+                                &server->limits, srv_task_run, server);
+    server->watch = srv_watch_new(server);
+    return server->pool != NULL && server->watch != NULL;
+}
+
+/* Large blocks are mapped and given back whole, so that one large request leaves no hole. */
+static void heap_setup(void)
+{
+    mallopt(M_MMAP_THRESHOLD, 1 << 20);
+    mallopt(M_ARENA_MAX, 4);
+}
+
+/* Blocked in every thread and fetched by main alone. */
+static sigset_t signals_block(void)
+{
+    sigset_t ending;
+
+    sigemptyset(&ending);
+    sigaddset(&ending, SIGTERM);
+    sigaddset(&ending, SIGINT);
+    pthread_sigmask(SIG_BLOCK, &ending, NULL);
+    signal(SIGPIPE, SIG_IGN);
+    return ending;
+}
+
+/* Sleeps; a second signal ends the process at once. */
+static void sleep_ms(int64_t ms, const sigset_t *ending)
+{
+    const struct timespec time = { .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000 };
+
+    if (sigtimedwait(ending, NULL, &time) > 0)
+        _exit(EXIT_SECOND_SIGNAL);
+}
+
+static bool is_quiet(const struct srv_server *server)
+{
+    return atomic_load(&server->in_flight) == 0;
+}
+
+static void wait_quiet(struct srv_server *server, int64_t until_us, const sigset_t *ending)
+{
+    while (!is_quiet(server) && srv_now_us() < until_us)
+        sleep_ms(STEP_MS, ending);
+}
+
+/*
+ * From the signal to the end: ready answers 503; after drain-wait nothing new is accepted;
+ * requests in flight are finished; near the end of the drain time those that still compute
+ * are told that their deadline has passed.  True when every request was answered.
+ */
+static bool drain(struct srv_server *server, const sigset_t *ending)
+{
+    const int64_t end_us = srv_now_us() + server->config.drain_time_ms * 1000;
+    int listen_fd;
+
+    atomic_store(&server->draining, true);
+    sleep_ms(server->config.drain_wait_ms, ending);
+    listen_fd = srv_http_quiesce(server);
+    if (listen_fd >= 0)
+        close(listen_fd);
+    atomic_store(&server->closing, true);
+    wait_quiet(server, end_us - LAST_MS * 1000, ending);
+    if (!is_quiet(server)) {
+        atomic_store(&server->abandoned, true);
+        wait_quiet(server, end_us, ending);
+    }
+    return is_quiet(server);
+}
+
+static void parts_stop(struct srv_server *server)
+{
+    srv_http_stop(server);
+    srv_pool_free(server->pool);
+    srv_watch_free(server->watch);
+    for (int64_t t = 0; t < server->config.io_threads; t++)
+        api_ctx_free(server->io_ctx[t]);
+    while (server->requests_free != NULL) {
+        struct srv_request *const next = server->requests_free->next;
+
+        free(server->requests_free);
+        server->requests_free = next;
+    }
+    srv_buffers_free(&server->buffers);
+}
+
+static int serve(struct srv_server *server, const struct srv_machine *machine)
+{
+    const sigset_t ending = signals_block();
+    char url[96];
+    int listen_fd, signal_number = 0;
+    bool clean;
+
+    heap_setup();
+    limits_set(server, machine);
+    listen_fd = srv_listen(&server->config, url, sizeof url, stderr);
+    if (listen_fd < 0)
+        return EXIT_FAILURE;
+    api_init();
+    if (!parts_start(server) || !srv_http_start(server, listen_fd)) {
+        fprintf(stderr, "attentiond: not enough memory, threads or open files to start\n");
+        return EXIT_FAILURE;
+    }
+    printf("listening on %s\n", url);
+    fflush(stdout);
+    srv_log_event(&server->log, "start", "\"version\":\"%s\",\"url\":\"%s\",\"workers\":%d",
+                  API_VERSION, url, (int)server->config.workers);
+    sigwait(&ending, &signal_number);
+    srv_log_event(&server->log, "drain", "\"signal\":%d,\"in_flight\":%u", signal_number,
+                  atomic_load(&server->in_flight));
+    clean = drain(server, &ending);
+    srv_log_event(&server->log, "stop", "\"unanswered\":%u,\"log_lines_dropped\":%lu",
+                  atomic_load(&server->in_flight), server->log.dropped);
+    if (!clean)
+        _exit(EXIT_SUCCESS);     /* a worker or a client holds on: nothing can be joined */
+    parts_stop(server);
+    return EXIT_SUCCESS;
+}
+
+int main(int argc, char **argv)
+{
+    struct srv_config *const config = &SERVER.config;
+    struct srv_machine machine;
+    enum srv_action action;
+
+    if (!srv_config_read(config, &action, argc, argv, getenv, stderr))
+        return EXIT_USAGE;
+    if (action == SRV_HELP) {
+        srv_config_help(stdout);
+        return EXIT_SUCCESS;
+    }
+    if (action == SRV_VERSION) {
+        printf("attentiond %s\n", API_VERSION);
+        return EXIT_SUCCESS;
+    }
+    if (action == SRV_HEALTHCHECK)
+        return srv_healthcheck(config);
+    machine = srv_machine_read("");
+    if (!srv_config_derive(config, &machine, stderr))
+        return EXIT_USAGE;
+    return serve(&SERVER, &machine);
+}

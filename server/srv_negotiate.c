@@ -1,0 +1,193 @@
+/*
+ * srv_negotiate.c - small readers of header values: media types, tokens, lengths, request ids.
+ * Not here: which header decides what (srv_headers.c).
+ * Start reading at srv_accepts.
+ */
+#include "server/srv.h"
+
+#include <ctype.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/random.h>
+
+static const char *skip_blanks(const char *text)
+{
+    return text + strspn(text, " \t");
+}
+
+/* RFC 9110, section 5.6.2: one or more of these and nothing else. */
+bool srv_is_token(const char *text)
+{
+    const size_t length = strlen(text);
+
+    return length > 0 && strspn(text, "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyz"
+                                      "ABCDEFGHIJKLMNOPQRSTUVWXYZ") == length;
+}
+
+/* Whether the value is this one token, whatever its case and the blanks around it. */
+bool srv_token_is(const char *text, const char *token)
+{
+    const size_t length = strlen(token);
+
+    text = skip_blanks(text);
+    return strncasecmp(text, token, length) == 0 && *skip_blanks(text + length) == '\0';
+}
+
+/* Content-Length: digits only, no sign, no list. */
+bool srv_length_read(const char *text, uint64_t *length)
+{
+    uint64_t value = 0;
+
+    text = skip_blanks(text);
+    if (!isdigit((unsigned char)*text))
+        return false;
+    for (; isdigit((unsigned char)*text); text++) {
+        const unsigned digit = (unsigned)(*text - '0');
+
+        if (value > (UINT64_MAX - digit) / 10)
+            return false;
+        value = value * 10 + digit;
+    }
+    *length = value;
+    return *skip_blanks(text) == '\0';
+}
+
+/* No Content-Encoding, or one that changes nothing. */
+bool srv_is_identity(const char *content_encoding)
+{
+    return content_encoding == NULL || srv_token_is(content_encoding, "identity");
+}
+
+/* Reads ;name=value, the value quoted or not; false at the end or where it is malformed. */
+static bool parameter_next(const char **text, const char **name, size_t *name_length,
+                           const char **value, size_t *value_length)
+{
+    const char *t = skip_blanks(*text);
+
+    if (*t != ';')
+        return false;
+    *name = t = skip_blanks(t + 1);
+    t += strcspn(t, "=;, \t");
+    *name_length = (size_t)(t - *name);
+    *value_length = 0;
+    *value = t;
+    t = skip_blanks(t);
+    if (*t == '=') {
+        t = skip_blanks(t + 1);
+        if (*t == '"') {
+            *value = t + 1;
+            t = strchr(t + 1, '"');
+            if (t == NULL)
+                return false;
+            *value_length = (size_t)(t++ - *value);
+        } else {
+            *value = t;
+            t += strcspn(t, ";, \t");
+            *value_length = (size_t)(t - *value);
+        }
+    }
+    *text = t;
+    return true;
+}
+
+static bool same(const char *text, size_t length, const char *word)
+{
+    return strlen(word) == length && strncasecmp(text, word, length) == 0;
+}
+
+/* application/json, its charset utf-8 where one is named. */
+bool srv_is_json(const char *content_type)
+{
+    const char *name, *value;
+    size_t type_length, name_length, value_length;
+
+    if (content_type == NULL)
+        return false;
+    content_type = skip_blanks(content_type);
+    type_length = strcspn(content_type, ";, \t");
+    if (!same(content_type, type_length, "application/json"))
+        return false;
+    content_type += type_length;
+    while (parameter_next(&content_type, &name, &name_length, &value, &value_length))
+        if (same(name, name_length, "charset") && !same(value, value_length, "utf-8"))
+            return false;
+    return *skip_blanks(content_type) == '\0';
+}
+
+/* How closely a range names the type: 3 the type itself, 2 its family, 1 anything, 0 not. */
+static int range_closeness(const char *range, size_t length, const char *type)
+{
+    const size_t family = strcspn(type, "/") + 1;
+
+    if (same(range, length, type))
+        return 3;
+    if (length == family + 1 && range[family] == '*' && strncasecmp(range, type, family) == 0)
+        return 2;
+    return length == 3 && strncmp(range, "*/*", 3) == 0 ? 1 : 0;
+}
+
+/* q = 0, 0.0, … forbids; anything else allows. */
+static bool weight_is_zero(const char *value, size_t length)
+{
+    return length > 0 && strspn(value, "0.") >= length;
+}
+
+/* Whether an Accept list allows the type: the closest range decides, q=0 forbids (RFC 9110,
+   section 12.5.1).  No header allows everything. */
+bool srv_accepts(const char *accept, const char *type)
+{
+    int closest = 0;
+    bool allowed = false;
+
+    if (accept == NULL || *skip_blanks(accept) == '\0')
+        return true;
+    while (*accept != '\0') {
+        const char *range = accept = skip_blanks(accept), *name, *value;
+        const size_t length = strcspn(range, ";, \t");
+        const int closeness = range_closeness(range, length, type);
+        size_t name_length, value_length;
+        bool zero = false;
+
+        accept += length;
+        while (parameter_next(&accept, &name, &name_length, &value, &value_length))
+            if (same(name, name_length, "q"))
+                zero = weight_is_zero(value, value_length);
+        if (closeness > closest) {
+            closest = closeness;
+            allowed = !zero;
+        }
+        accept += strcspn(accept, ",");
+        accept += *accept == ',';
+    }
+    return allowed;
+}
+
+/* An id from the client is taken over if it is safe in a header, a log line and JSON. */
+bool srv_id_is_sane(const char *id)
+{
+    const size_t length = id == NULL ? 0 : strlen(id);
+
+    return length > 0 && length <= SRV_ID_MAX &&
+           strspn(id, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") ==
+               length;
+}
+
+/* 16 hex digits, different for 2^64 requests: a counter from a random start, mixed one to one
+   (splitmix64: Steele, Lea and Flood 2014, figure 15). */
+void srv_id_make(char *id, size_t size)
+{
+    static atomic_uint_fast64_t counter;
+    static atomic_bool seeded;
+    uint64_t z;
+
+    if (!atomic_exchange(&seeded, true)) {
+        uint64_t seed = 0;
+
+        if (getrandom(&seed, sizeof seed, 0) == sizeof seed)
+            atomic_fetch_add(&counter, seed);
+    }
+    z = atomic_fetch_add(&counter, 1) * UINT64_C(0x9e3779b97f4a7c15);
+    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+    z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
+    snprintf(id, size, "%016llx", (unsigned long long)(z ^ (z >> 31)));
+}
