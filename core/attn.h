@@ -202,8 +202,9 @@ typedef bool attn_mask_fn(const struct attn_problem *p, const struct attn_mask *
 /* The same for keys j0 … j1-1 at once: clears allow[j - j0] where forbidden. */
 typedef void attn_mask_clear_fn(const struct attn_problem *p, const struct attn_mask *m, size_t b,
                                 size_t h, size_t i, size_t j0, size_t j1, uint8_t *allow);
-/* Narrows [*j0, *j1) to a range outside which the rule forbids every key of query (b,h,i). */
-typedef void attn_mask_range_fn(const struct attn_problem *p, const struct attn_mask *m, size_t b,
+/* Narrows [*j0, *j1) to a range outside which the rule forbids every key of query (b,h,i); never
+   leaves *j0 > *j1.  True when the rule allows every key that remains. */
+typedef bool attn_mask_range_fn(const struct attn_problem *p, const struct attn_mask *m, size_t b,
                                 size_t h, size_t i, size_t *j0, size_t *j1);
 
 struct attn_mask_row {
@@ -218,7 +219,6 @@ struct attn_mask_row {
     attn_mask_fn *allows;          /* the rule; the only function a row must have             */
     attn_mask_clear_fn *clear;     /* faster, or NULL: `allows` is asked for every pair       */
     attn_mask_range_fn *range;     /* or NULL                                                 */
-    bool range_is_exact;           /* every key within `range` is allowed                     */
     bool per_head;                 /* may differ between heads                                */
 };
 
@@ -245,12 +245,17 @@ extern const char *const ATTN_EMPTY_NAMES[ATTN_EMPTY_COUNT];
 typedef double attn_score_fn(size_t d_k, const double *q, const double *k, const double *v_a,
                              double g, double *dq, double *dk, double *dv);
 
+/* The same, unscaled, for one query and keys k [n, d_k] at once, in dtype: s [n].  What runs. */
+typedef void attn_score_keys_fn(enum attn_dtype dtype, size_t n, size_t d_k, const void *q,
+                                const void *k, const void *v_a, void *s);
+
 struct attn_score_row {
     const char *name, *formula;
     attn_score_fn *pair;
     bool scaled_by_default;        /* 1/sqrt(d_k) when no scale is stated                      */
     bool needs_v_a;
     bool bilinear;                 /* q·k: computed by gemm                                    */
+    attn_score_keys_fn *keys;      /* NULL when bilinear                                       */
 };
 size_t attn_score_count(void);
 const struct attn_score_row *attn_score_at(size_t n);
@@ -387,6 +392,8 @@ bool attn_run(const struct attn_problem *p, const struct attn_plan *plan,
               struct attn_arena *arena, const struct attn_exec *exec,
               const struct attn_swap *swap, struct attn_trace *trace, struct attn_err *err);
 
+/* Once, before any thread computes: BLAS with one thread (its own threads cost more here). */
+void attn_blas_init(void);
 /* Which BLAS computes, for engine.blas: a constant. */
 const char *attn_blas_name(void);
 
@@ -480,11 +487,14 @@ struct attn_gradient_row {
 extern const struct attn_gradient_row ATTN_GRADIENTS[ATTN_GRADIENT_COUNT];
 int attn_gradient_find(const char *name);      /* -1 = no such gradient                          */
 bool attn_gradient_exists(const struct attn_problem *p, enum attn_gradient g);
+/* Has object `of` a gradient g?  Only when g's tensor enters the layer at `of` or before: of A
+   there is dV (exactly 0) but no dH, of S no d_additive. */
+bool attn_gradient_reaches(enum attn_object of, enum attn_gradient g);
 
 struct attn_grad_ask {
     enum attn_object of;           /* Y, H, H_heads, A or S                                      */
     struct attn_tensor cotangent;  /* full rank of that object, p->dtype                         */
-    uint32_t with_respect_to;      /* bit per enum attn_gradient                                 */
+    uint32_t with_respect_to;      /* bit per enum attn_gradient; 0 = everything there is         */
     bool check;
 };
 
@@ -504,7 +514,8 @@ struct attn_grads {
 };
 
 /* Backward pass through the whole graph.  Needs trace objects Q K V, and A, S, allowed or a dense
-   plan (attn_grad_needs names what must be held).  Errors: MEMORY, DEADLINE, CONTRADICTION. */
+   plan (attn_grad_needs names what must be held).  What was not asked has p NULL.  Errors: MEMORY,
+   DEADLINE, CONTRADICTION (asked by its bit, but absent from this problem or not before `of`). */
 uint32_t attn_grad_needs(const struct attn_problem *p, const struct attn_grad_ask *ask);
 size_t attn_grad_bytes(const struct attn_problem *p, const struct attn_grad_ask *ask);
 bool attn_grad(const struct attn_problem *p, const struct attn_trace *trace,

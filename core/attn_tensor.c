@@ -1,0 +1,85 @@
+/*
+ * attn_tensor.c - element types and addresses of dense row-major tensors.
+ * Not here: which tensors exist and their shapes (attn_objects.c, attn_dims.c).
+ * Start reading at attn_slice.
+ */
+#include "core/attn_core.h"
+
+#include <assert.h>
+
+static const struct {
+    const char *name;
+    size_t bytes;
+} DTYPES[] = {
+    [ATTN_F64] = { "float64", sizeof(double) },
+    [ATTN_F32] = { "float32", sizeof(float) },
+    [ATTN_BOOL] = { "bool", sizeof(uint8_t) },
+};
+_Static_assert(ATTN_COUNT(DTYPES) == ATTN_DTYPE_COUNT, "one row per dtype");
+
+size_t attn_dtype_bytes(enum attn_dtype dtype)
+{
+    assert(dtype < ATTN_DTYPE_COUNT);
+    return DTYPES[dtype].bytes;
+}
+
+const char *attn_dtype_name(enum attn_dtype dtype)
+{
+    assert(dtype < ATTN_DTYPE_COUNT);
+    return DTYPES[dtype].name;
+}
+
+/* The number of elements; 1 for rank 0.  The product must fit, as attn_plan and the reader have
+   checked. */
+size_t attn_tensor_count(const struct attn_tensor *t)
+{
+    size_t count = 1;
+
+    assert(t->rank <= ATTN_RANK_MAX);
+    for (unsigned a = 0; a < t->rank; a++)
+        count *= t->dim[a];
+    return count;
+}
+
+double attn_tensor_get(const struct attn_tensor *t, size_t flat)
+{
+    assert(t->p != NULL);
+
+    switch (t->dtype) {
+    case ATTN_F64:
+        return ((const double *)t->p)[flat];
+    case ATTN_F32:
+        return (double)((const float *)t->p)[flat];
+    default:
+        assert(t->dtype == ATTN_BOOL);
+        return ((const uint8_t *)t->p)[flat] != 0 ? 1.0 : 0.0;
+    }
+}
+
+/*
+ * The matrix at (b, h) of a tensor: rank 4 (B,h,rows,cols), rank 3 (B,rows,cols) with h ignored,
+ * rank 2 (rows,cols) with both ignored.  Of rank 5 (B,h,rows,n,m) a row holds all n*m numbers.
+ */
+struct attn_mat attn_slice(const struct attn_tensor *t, size_t b, size_t h)
+{
+    assert(t->p != NULL);
+    assert(t->rank >= 2 && t->rank <= ATTN_RANK_MAX);
+
+    const unsigned row_axis = t->rank == 2 ? 0 : t->rank == 3 ? 1 : 2;
+    struct attn_mat m = { .dtype = t->dtype, .rows = t->dim[row_axis], .cols = 1 };
+    size_t place = 0;
+
+    for (unsigned a = row_axis + 1; a < t->rank; a++)
+        m.cols *= t->dim[a];
+    m.ld = m.cols;
+    if (row_axis > 0) {
+        assert(b < t->dim[0]);
+        place = b;
+    }
+    if (row_axis == 2) {
+        assert(h < t->dim[1]);
+        place = b * t->dim[1] + h;
+    }
+    m.p = (unsigned char *)t->p + place * m.rows * m.cols * attn_dtype_bytes(t->dtype);
+    return m;
+}
