@@ -1,0 +1,130 @@
+/*
+ * api_answer_gradients.c - gradients as JSON, shaped and oriented as what they belong to was given.
+ * Not here: the backward pass (core/attn_grad*.c).
+ * Start reading at api_put_gradients.
+ */
+#include <string.h>
+
+#include "api/api_answer.h"
+
+static bool is_matrix(int input)
+{
+    return input == ATTN_IN_W_Q || input == ATTN_IN_W_K || input == ATTN_IN_W_V ||
+           input == ATTN_IN_W_O;
+}
+
+bool api_gradient_shape(const struct api_request *r, enum attn_gradient g,
+                        struct attn_tensor *shape)
+{
+    const struct attn_gradient_row *row = &ATTN_GRADIENTS[g];
+    const enum attn_axis *axis;
+    bool transposed;
+
+    if (row->like_object >= 0) {
+        attn_object_shape(&r->p, (enum attn_object)row->like_object, shape);
+        shape->dtype = r->p.dtype;     /* like the object in its axes, never boolean */
+        return false;
+    }
+    axis = ATTN_INPUTS[row->like_input].axis;
+    transposed = r->torch_linear && is_matrix(row->like_input);
+    *shape = (struct attn_tensor){.dtype = r->p.dtype};
+    for (int a = 0; a < 4 && axis[a] != ATTN_AX_END; a++)
+        if (axis[a] != ATTN_AX_B || r->p.form.batch_axis)
+            shape->dim[shape->rank++] = attn_axis_size(&r->p.d, axis[a]);
+    if (transposed) {
+        const size_t in = shape->dim[0];
+
+        shape->dim[0] = shape->dim[1];
+        shape->dim[1] = in;
+    }
+    return transposed;
+}
+
+/* t [rows, cols] into to [cols, rows] */
+static void transpose(const struct attn_tensor *t, struct attn_tensor *to)
+{
+    const size_t rows = t->dim[0], cols = t->dim[1], bytes = attn_dtype_bytes(t->dtype);
+    const char *from = t->p;
+    char *into = to->p;
+
+    for (size_t r = 0; r < rows; r++)
+        for (size_t c = 0; c < cols; c++)
+            memcpy(into + (c * rows + r) * bytes, from + (r * cols + c) * bytes, bytes);
+}
+
+static bool put_gradient(struct api_work *w, enum attn_gradient g, struct api_err *err)
+{
+    struct attn_arena *arena = &w->ctx->arena;
+    const size_t mark = attn_arena_mark(arena);
+    const struct attn_tensor *t = &w->grads.t[g];
+    struct attn_tensor shape, turned;
+    bool ok;
+
+    if (api_gradient_shape(&w->r, g, &shape)) {
+        turned = shape;
+        turned.p = attn_arena_take(arena, attn_tensor_count(t) * attn_dtype_bytes(t->dtype));
+        if (!turned.p)
+            return api_fail(err, "too-large", NULL,
+                            "There is no room to turn %s into (out,in).", ATTN_GRADIENTS[g].name);
+        transpose(t, &turned);
+        t = &turned;
+    }
+    ok = api_put_key(w->out, ATTN_GRADIENTS[g].name) &&
+         api_put_tensor(w->out, t, &shape, w->r.encoding);
+    attn_arena_release(arena, mark);
+    return ok || api_fail_buffer(err);
+}
+
+/* The worst entry's index in the gradient as it is answered. */
+static bool put_worst_index(struct api_work *w, const struct attn_grad_check *check)
+{
+    struct attn_tensor shape;
+    const bool transposed = api_gradient_shape(&w->r, (enum attn_gradient)check->worst, &shape);
+    size_t index[ATTN_RANK_MAX], left = check->worst_at;
+    bool ok = api_put_key(w->out, "index") && api_puts(w->out, "[");
+
+    if (transposed) {
+        index[0] = left % shape.dim[0];
+        index[1] = left / shape.dim[0];
+    } else {
+        for (unsigned a = shape.rank; a-- > 0; left /= shape.dim[a])
+            index[a] = left % shape.dim[a];
+    }
+    for (unsigned a = 0; a < shape.rank; a++)
+        ok = ok && api_put_comma(w->out) && api_put_u64(w->out, index[a]);
+    return ok && api_puts(w->out, "]");
+}
+
+static bool put_check(struct api_work *w)
+{
+    const struct attn_grad_check *check = &w->grads.check;
+    struct api_buffer *b = w->out;
+    bool ok;
+
+    if (!check->done)
+        return true;
+    ok = api_put_key(b, "check") && api_puts(b, "{") &&
+         api_put_text_member(b, "status", check->pass ? "pass" : "fail") &&
+         api_put_u64_member(b, "entries", check->entries) &&
+         api_put_double_member(b, "relative_error", check->worst_relative_error) &&
+         api_put_double_member(b, "tolerance", check->tolerance) &&
+         api_put_double_member(b, "step", check->step) && api_put_key(b, "worst") &&
+         api_puts(b, "{") &&
+         api_put_text_member(b, "gradient", ATTN_GRADIENTS[check->worst].name);
+    return ok && put_worst_index(w, check) &&
+           api_put_double_member(b, "analytic", check->analytic) &&
+           api_put_double_member(b, "central_difference", check->numeric) && api_puts(b, "}}");
+}
+
+bool api_put_gradients(struct api_work *w, struct api_err *err)
+{
+    if (!w->r.has_gradients)
+        return true;
+    if (!api_put_key(w->out, "gradients") || !api_puts(w->out, "{"))
+        return api_fail_buffer(err);
+    for (int g = 0; g < ATTN_GRADIENT_COUNT; g++)
+        if (w->grads.t[g].p && (w->r.gradients.with_respect_to & ATTN_BIT(g)) &&
+            !put_gradient(w, (enum attn_gradient)g, err))
+            return false;
+    return (put_check(w) && api_puts(w->out, "}")) || api_fail_buffer(err);
+}

@@ -1,0 +1,173 @@
+/*
+ * api_attention.c - POST /v1/attention: read, plan, run, differentiate, audit, write.
+ * Not here: the parts of the answer (api_answer_<part>.c), the mathematics (core/).
+ * Start reading at api_attention.
+ */
+#include "api/api_answer.h"
+
+/* The rows that a sampled audit looks at are drawn from this seed, which the answer states. */
+enum { AUDIT_SEED = 1 };
+
+static bool read_request(struct api_work *w, struct api_err *err)
+{
+    const double start = api_now_ms();
+    const bool ok = api_request_read(w->ctx, w->call->body, w->call->body_len, &w->r, err);
+
+    w->ms.parse = api_now_ms() - start;
+    return ok;
+}
+
+/* Refuses before memory is taken; what is injected is decided here too. */
+static bool plan_work(struct api_work *w, struct api_budget *budget, struct api_err *err)
+{
+    const struct attn_arena *arena = &w->ctx->arena;
+    struct attn_err core = {0};
+
+    if (w->r.inject && w->r.ablations > 0)
+        return api_fail(err, "contradiction", "/ablations",
+                        "Ablations are measured against the right layer: ask for them without "
+                        "\"inject\".");
+    w->swap = w->r.inject ? attn_fault_swap(w->r.inject) : NULL;
+    if (!attn_plan(&w->r.p, api_needs(&w->r), w->r.path, arena->size - arena->used, &w->plan,
+                   &core))
+        return api_fail_core(err, &core);
+    api_budget(w->ctx, &w->r, &w->plan, budget);
+    return api_budget_check(budget, err);
+}
+
+static bool run_layer(struct api_work *w, struct api_err *err)
+{
+    const double start = api_now_ms();
+    struct attn_err core = {0};
+    const bool ok = attn_run(&w->r.p, &w->plan, &w->ctx->arena, &w->exec, w->swap, &w->trace,
+                             &core) &&
+                    attn_cost(&w->r.p, &w->exec, &w->cost, &core);
+
+    w->ms.compute = api_now_ms() - start;
+    return ok || api_fail_core(err, &core);
+}
+
+static bool run_gradients(struct api_work *w, struct api_err *err)
+{
+    const double start = api_now_ms();
+    struct attn_err core = {0};
+
+    if (!w->r.has_gradients)
+        return true;
+    if (!attn_grad(&w->r.p, &w->trace, &w->r.gradients, &w->ctx->arena, &w->exec, &w->grads,
+                   &core))
+        return api_fail_core(err, &core);
+    w->ms.gradients = api_now_ms() - start;
+    return true;
+}
+
+static bool run_audit(struct api_work *w, struct api_err *err)
+{
+    const double start = api_now_ms();
+    struct attn_err core = {0};
+
+    if (w->r.audit == ATTN_AUDIT_OFF) {
+        api_audit_off(&w->audit);
+        return true;
+    }
+    if (!attn_audit_trace(&w->r.p, &w->plan, &w->trace, w->r.has_gradients ? &w->grads : NULL,
+                          w->r.audit, AUDIT_SEED, w->swap, &w->ctx->arena, &w->exec, &w->audit,
+                          &core))
+        return api_fail_core(err, &core);
+    w->ms.audit = api_now_ms() - start;
+    return true;
+}
+
+/* ---- writing ---- */
+
+static bool put_engine(struct api_work *w)
+{
+    struct api_buffer *b = w->out;
+
+    return api_put_key(b, "engine") && api_puts(b, "{") &&
+           api_put_text_member(b, "name", "attentiond") &&
+           api_put_text_member(b, "version", API_VERSION) &&
+           api_put_text_member(b, "blas", attn_blas_name()) &&
+           api_put_text_member(b, "dtype", attn_dtype_name(w->r.p.dtype)) &&
+           api_put_text_member(b, "path", ATTN_PATH_NAMES[w->plan.path]) &&
+           api_put_text_member(b, "injected_fault",
+                               w->r.inject ? attn_fault_name(w->r.inject) : NULL) &&
+           api_puts(b, "}");
+}
+
+static bool put_convention(struct api_buffer *b, const struct api_request *r)
+{
+    bool ok;
+
+    if (!r->convention)
+        return true;
+    ok = api_put_key(b, "set_by_convention") && api_puts(b, "{");
+    for (size_t n = 0; n < r->set_count && ok; n++)
+        ok = api_put_text_member(b, r->set_by_convention[n].field,
+                                 r->set_by_convention[n].value);
+    return ok && api_puts(b, "}");
+}
+
+static bool put_timing(struct api_work *w)
+{
+    struct api_buffer *b = w->out;
+
+    return api_put_key(b, "timing_ms") && api_puts(b, "{") &&
+           api_put_double_member(b, "parse", w->ms.parse) &&
+           api_put_double_member(b, "compute", w->ms.compute) &&
+           api_put_double_member(b, "gradients", w->ms.gradients) &&
+           api_put_double_member(b, "audit", w->ms.audit) &&
+           api_put_double_member(b, "ablations", w->ms.ablations) && api_puts(b, "}");
+}
+
+static bool write_answer(struct api_work *w, struct api_err *err)
+{
+    struct api_buffer *b = w->out;
+    const struct api_request *r = &w->r;
+
+    if (!(api_puts(b, "{") && api_put_text_member(b, "request_id", w->call->request_id) &&
+          put_engine(w) && api_put_shapes(b, &r->p, r->want) &&
+          api_put_tensors(b, r, r->want, &w->trace) && api_put_audit(b, &w->audit)))
+        return api_fail_buffer(err);
+    if (!api_put_gradients(w, err) || !api_put_ablations(w, err) || !api_put_traces(w, err))
+        return false;
+    return (api_put_cost(b, &r->p, &w->cost) && api_put_rows(b, r, &w->trace) &&
+            api_put_supervision(b, r) && put_convention(b, r) && api_put_warnings(b, r) &&
+            api_put_notes(b, r) && put_timing(w) && api_puts(b, "}")) ||
+           api_fail_buffer(err);
+}
+
+static bool answer(struct api_work *w, struct api_reply *reply, struct api_err *err)
+{
+    struct api_budget budget;
+    double start;
+
+    if (!read_request(w, err) || !plan_work(w, &budget, err) || !run_layer(w, err) ||
+        !api_budget_check_rows(&budget, w->trace.empty_count, err) || !run_gradients(w, err) ||
+        !run_audit(w, err))
+        return false;
+    start = api_now_ms();
+    if (!write_answer(w, err))
+        return false;
+    reply->parse_ms = w->ms.parse;
+    reply->compute_ms = w->ms.compute + w->ms.gradients + w->ms.audit + w->ms.ablations;
+    reply->write_ms = api_now_ms() - start - w->ms.ablations;
+    return true;
+}
+
+void api_attention(struct api_ctx *ctx, const struct api_call *call, struct api_reply *reply)
+{
+    struct api_work w = {.ctx = ctx, .call = call, .out = reply->out};
+    struct api_err err = {0};
+
+    reply->out->len = 0;
+    api_exec_of(call, &w.exec);
+    if (answer(&w, reply, &err)) {
+        reply->status = 200;
+        reply->content_type = "application/json";
+    } else {
+        reply->out->len = 0;
+        api_reply_error(reply, call->request_id, &err);
+    }
+    api_ctx_reset(ctx);
+}

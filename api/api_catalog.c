@@ -1,0 +1,378 @@
+/*
+ * api_catalog.c - GET /v1/catalog: what this service knows, read from the tables it runs on.
+ * Not here: the tables (core/), the limits' values (server/).
+ * Start reading at the table PARTS.
+ */
+#include "api/api_answer.h"
+
+typedef bool part_fn(struct api_buffer *b, const struct api_limits *limits);
+
+static bool put_names(struct api_buffer *b, const char *const *names, size_t count)
+{
+    bool ok = api_puts(b, "[");
+
+    for (size_t n = 0; n < count && ok; n++)
+        ok = api_put_comma(b) && api_put_string(b, names[n]);
+    return ok && api_puts(b, "]");
+}
+
+/* ---- objects ---- */
+
+static bool put_axes(struct api_buffer *b, const enum attn_axis *axis, size_t max)
+{
+    bool ok = api_puts(b, "[");
+
+    for (size_t a = 0; a < max && axis[a] != ATTN_AX_END && ok; a++)
+        ok = api_put_comma(b) && api_put_string(b, attn_axis_name(axis[a]));
+    return ok && api_puts(b, "]");
+}
+
+static bool put_depends_on(struct api_buffer *b, uint32_t objects)
+{
+    bool ok = api_puts(b, "[");
+
+    for (int o = 0; o < ATTN_OBJECT_COUNT && ok; o++)
+        if (objects & ATTN_BIT(o))
+            ok = api_put_comma(b) && api_put_string(b, ATTN_OBJECTS[o].name);
+    return ok && api_puts(b, "]");
+}
+
+static bool put_objects(struct api_buffer *b, const struct api_limits *limits)
+{
+    bool ok = api_puts(b, "[");
+
+    (void)limits;
+    for (size_t o = 0; o < ATTN_OBJECT_COUNT && ok; o++) {
+        const struct attn_object_row *row = &ATTN_OBJECTS[o];
+
+        ok = api_put_comma(b) && api_puts(b, "{") && api_put_text_member(b, "name", row->name) &&
+             api_put_key(b, "shape") && put_axes(b, row->axis, ATTN_RANK_MAX + 1) &&
+             api_put_key(b, "depends_on") && put_depends_on(b, row->depends_on) &&
+             api_put_text_member(b, "formula", row->formula) &&
+             api_put_bool_member(b, "returnable", row->returnable) &&
+             api_put_bool_member(b, "by_default", row->by_default) &&
+             api_put_bool_member(b, "pairwise", row->pairwise) &&
+             api_put_text_member(b, "counts_as", ATTN_OBJECTS[row->counts_as].name) &&
+             api_puts(b, "}");
+    }
+    return ok && api_puts(b, "]");
+}
+
+static bool put_tensors(struct api_buffer *b, const struct api_limits *limits)
+{
+    bool ok = api_puts(b, "[");
+
+    (void)limits;
+    for (size_t o = 0; o < ATTN_OBJECT_COUNT && ok; o++)
+        if (ATTN_OBJECTS[o].returnable)
+            ok = api_put_comma(b) && api_put_string(b, ATTN_OBJECTS[o].name);
+    return ok && api_puts(b, "]");
+}
+
+static bool put_gradients(struct api_buffer *b, const struct api_limits *limits)
+{
+    bool ok = api_puts(b, "[");
+
+    (void)limits;
+    for (size_t g = 0; g < ATTN_GRADIENT_COUNT && ok; g++) {
+        const struct attn_gradient_row *row = &ATTN_GRADIENTS[g];
+        const char *like = row->like_object >= 0 ? ATTN_OBJECTS[row->like_object].name
+                                                 : ATTN_INPUTS[row->like_input].name;
+
+        ok = api_put_comma(b) && api_puts(b, "{") && api_put_text_member(b, "name", row->name) &&
+             api_put_text_member(b, "shaped_like", like) &&
+             api_put_text_member(b, "formula", row->formula) && api_puts(b, "}");
+    }
+    return ok && api_puts(b, "]");
+}
+
+/* ---- masks, scores, positions ---- */
+
+static const char *const PARAM_KINDS[ATTN_PARAM_KIND_COUNT] = {
+    [ATTN_PARAM_END] = "",
+    [ATTN_PARAM_ALIGNMENT] = "\"top_left\" or \"bottom_right\"",
+    [ATTN_PARAM_EXTENT] = "whole number from -1; -1 = open",
+    [ATTN_PARAM_LENGTHS] = "whole numbers (B), each from 0 to T_kv",
+    [ATTN_PARAM_VALID] = "booleans (B,T_kv), true = a real token",
+    [ATTN_PARAM_IDS] = "whole numbers (B,T_kv), -1 = no document; rank 1 for one sequence",
+    [ATTN_PARAM_SEGMENTS] = "lengths of the documents of each item, in order",
+    [ATTN_PARAM_CU_SEQLENS] = "cumulated lengths from 0 to T_kv",
+    [ATTN_PARAM_NEXT_ID] = "whole numbers (B): document of the token just outside the block",
+    [ATTN_PARAM_PAIRS] = "booleans (T_q,T_kv), (B,T_q,T_kv) or (B,h,T_q,T_kv)",
+};
+
+static bool put_mask_parameters(struct api_buffer *b, const struct attn_mask_row *row)
+{
+    bool ok = api_puts(b, "[");
+
+    for (size_t n = 0; n < ATTN_PARAMS_MAX && ok; n++) {
+        const struct attn_mask_param *param = &row->param[n];
+
+        if (param->kind == ATTN_PARAM_END)
+            break;
+        ok = api_put_comma(b) && api_puts(b, "{") &&
+             api_put_text_member(b, "name", param->name) &&
+             api_put_text_member(b, "takes", PARAM_KINDS[param->kind]) &&
+             api_put_bool_member(b, "one_of", param->one_of > 0) && api_puts(b, "}");
+    }
+    return ok && api_puts(b, "]");
+}
+
+static bool put_masks(struct api_buffer *b, const struct api_limits *limits)
+{
+    static const char *const FORMS[] = {
+        [ATTN_MASK_SWITCH] = "true or object",
+        [ATTN_MASK_OBJECT] = "object",
+        [ATTN_MASK_TENSOR] = "tensor",
+    };
+    bool ok = api_puts(b, "[");
+
+    (void)limits;
+    for (size_t n = 0; n < attn_mask_count() && ok; n++) {
+        const struct attn_mask_row *row = attn_mask_at(n);
+
+        ok = api_put_comma(b) && api_puts(b, "{") && api_put_text_member(b, "name", row->name) &&
+             api_put_text_member(b, "rule", row->rule) &&
+             api_put_text_member(b, "given_as", FORMS[row->form]) &&
+             api_put_key(b, "parameters") && put_mask_parameters(b, row) && api_puts(b, "}");
+    }
+    return ok && api_puts(b, "]");
+}
+
+static bool put_scores(struct api_buffer *b, const struct api_limits *limits)
+{
+    bool ok = api_puts(b, "[");
+
+    (void)limits;
+    for (size_t n = 0; n < attn_score_count() && ok; n++) {
+        const struct attn_score_row *row = attn_score_at(n);
+
+        ok = api_put_comma(b) && api_puts(b, "{") && api_put_text_member(b, "name", row->name) &&
+             api_put_text_member(b, "formula", row->formula) &&
+             api_put_text_member(b, "default_scale",
+                                 row->scaled_by_default ? "1/sqrt(d_k)" : "1") &&
+             api_put_bool_member(b, "needs_v_a", row->needs_v_a) && api_puts(b, "}");
+    }
+    return ok && api_puts(b, "]");
+}
+
+static bool put_positions(struct api_buffer *b, const struct api_limits *limits)
+{
+    bool ok = api_puts(b, "[");
+
+    (void)limits;
+    for (size_t n = 0; n < attn_position_count() && ok; n++) {
+        const struct attn_position_row *row = attn_position_at(n);
+
+        ok = api_put_comma(b) && api_puts(b, "{") && api_put_text_member(b, "name", row->name) &&
+             api_put_text_member(b, "formula", row->formula) &&
+             api_put_text_member(b, "acts_on", row->acts_on) && api_puts(b, "}");
+    }
+    return ok && api_puts(b, "]");
+}
+
+/* ---- checks, faults, ablations, conventions ---- */
+
+static bool put_checks(struct api_buffer *b, const struct api_limits *limits)
+{
+    bool ok = api_puts(b, "[");
+
+    (void)limits;
+    for (size_t n = 0; n < attn_check_count() && ok; n++) {
+        const struct attn_check_row *row = attn_check_at(n);
+
+        ok = api_put_comma(b) && api_puts(b, "{") &&
+             api_put_u64_member(b, "order", (uint64_t)row->order) &&
+             api_put_text_member(b, "id", row->id) &&
+             api_put_text_member(b, "object", row->object) &&
+             api_put_text_member(b, "shows", row->shows) && api_puts(b, "}");
+    }
+    return ok && api_puts(b, "]");
+}
+
+static bool put_faults(struct api_buffer *b, const struct api_limits *limits)
+{
+    bool ok = api_puts(b, "[");
+
+    (void)limits;
+    for (size_t n = 0; n < attn_fault_count() && ok; n++) {
+        const struct attn_fault_row *row = attn_fault_at(n);
+
+        ok = api_put_comma(b) && api_puts(b, "{") &&
+             api_put_text_member(b, "name", attn_fault_name(row)) &&
+             api_put_text_member(b, "object", attn_fault_object(row)) &&
+             api_put_text_member(b, "explanation", attn_fault_explanation(row)) &&
+             api_put_text_member(b, "fix", attn_fault_fix(row)) &&
+             api_put_text_member(b, "visible_when", attn_fault_visible_when(row)) &&
+             api_put_text_member(b, "caught_by", attn_fault_caught_by(row)) &&
+             api_puts(b, "}");
+    }
+    return ok && api_puts(b, "]");
+}
+
+static bool put_target(struct api_buffer *b, const struct attn_edit_target_row *row)
+{
+    bool ok = api_put_comma(b) && api_puts(b, "{") && api_put_text_member(b, "name", row->name) &&
+              api_put_text_member(b, "says", row->says) && api_put_key(b, "changes") &&
+              api_puts(b, "[");
+
+    for (size_t n = 0; n < attn_edit_change_count() && ok; n++)
+        if (row->changes >> n & 1)
+            ok = api_put_comma(b) && api_put_string(b, attn_edit_change_at(n)->name);
+    ok = ok && api_puts(b, "]") && api_put_key(b, "parameters") && api_puts(b, "[");
+    if (row->needs_index)
+        ok = ok && api_put_comma(b) && api_put_string(b, "index");
+    if (row->needs_query_key)
+        ok = ok && api_put_comma(b) && api_put_string(b, "query") && api_put_comma(b) &&
+             api_put_string(b, "key");
+    return ok && api_puts(b, "]}");
+}
+
+static bool put_change(struct api_buffer *b, const struct attn_edit_change_row *row)
+{
+    const struct { const char *name; bool needed; } parameter[] = {
+        {"by", row->needs_by},
+        {"seed", row->needs_seed},
+        {"std", row->needs_std},
+        {"with", row->needs_with},
+    };
+    bool ok = api_put_comma(b) && api_puts(b, "{") && api_put_text_member(b, "name", row->name) &&
+              api_put_text_member(b, "says", row->says) && api_put_key(b, "parameters") &&
+              api_puts(b, "[");
+
+    for (size_t n = 0; n < API_COUNT(parameter) && ok; n++)
+        if (parameter[n].needed)
+            ok = api_put_comma(b) && api_put_string(b, parameter[n].name);
+    return ok && api_puts(b, "]}");
+}
+
+static bool put_ablations(struct api_buffer *b, const struct api_limits *limits)
+{
+    bool ok = api_puts(b, "{") && api_put_key(b, "targets") && api_puts(b, "[");
+
+    (void)limits;
+    for (size_t n = 0; n < attn_edit_target_count() && ok; n++)
+        ok = put_target(b, attn_edit_target_at(n));
+    ok = ok && api_puts(b, "]") && api_put_key(b, "changes") && api_puts(b, "[");
+    for (size_t n = 0; n < attn_edit_change_count() && ok; n++)
+        ok = put_change(b, attn_edit_change_at(n));
+    return ok && api_puts(b, "]}");
+}
+
+static bool put_conventions(struct api_buffer *b, const struct api_limits *limits)
+{
+    static const char *const ALIGNMENTS[] = {
+        [ATTN_ALIGN_UNSTATED] = NULL,
+        [ATTN_ALIGN_TOP_LEFT] = "top_left",
+        [ATTN_ALIGN_BOTTOM_RIGHT] = "bottom_right",
+    };
+    bool ok = api_puts(b, "[");
+
+    (void)limits;
+    for (size_t n = 0; n < attn_convention_count() && ok; n++) {
+        const struct attn_convention_row *row = attn_convention_at(n);
+
+        ok = api_put_comma(b) && api_puts(b, "{") && api_put_text_member(b, "name", row->name) &&
+             api_put_text_member(b, "mask_true_means", row->mask_true_means) &&
+             api_put_text_member(b, "alignment", ALIGNMENTS[row->alignment]) &&
+             api_put_text_member(b, "empty_rows", ATTN_EMPTY_NAMES[row->empty_rows]) &&
+             api_put_text_member(b, "default_scale", row->default_scale) &&
+             api_put_bool_member(b, "window_counts_own_position",
+                                 row->window_counts_own_position) &&
+             api_put_text_member(b, "source", row->source) && api_puts(b, "}");
+    }
+    return ok && api_puts(b, "]");
+}
+
+/* ---- limits and choices ---- */
+
+static bool put_limits(struct api_buffer *b, const struct api_limits *limits)
+{
+    const struct { const char *name; uint64_t value; const char *unit; } row[] = {
+        {"body_max_bytes", limits->body_max_bytes, "bytes"},
+        {"memory_max_bytes", limits->memory_max_bytes, "bytes"},
+        {"answer_max_bytes", limits->answer_max_bytes, "bytes"},
+        {"deadline_ms", limits->deadline_ms, "milliseconds, 0 = none"},
+        {"workers", limits->workers, "threads"},
+        {"queue_max", limits->queue_max, "requests"},
+        {"ablations_max", API_ABLATIONS_MAX, "ablations of one request"},
+        {"changes_max", ATTN_EDITS_MAX, "changes of one ablation"},
+        {"traces_max", API_TRACES_MAX, "rows of one request"},
+    };
+    bool ok = api_puts(b, "{");
+
+    for (size_t n = 0; n < API_COUNT(row) && ok; n++)
+        ok = api_put_key(b, row[n].name) && api_puts(b, "{") &&
+             api_put_u64_member(b, "value", row[n].value) &&
+             api_put_text_member(b, "unit", row[n].unit) && api_puts(b, "}");
+    return ok && api_puts(b, "}");
+}
+
+static bool put_encodings(struct api_buffer *b, const struct api_limits *limits)
+{
+    (void)limits;
+    return put_names(b, API_ENCODING_NAMES, API_ENC_COUNT);
+}
+
+static bool put_paths(struct api_buffer *b, const struct api_limits *limits)
+{
+    (void)limits;
+    return put_names(b, ATTN_PATH_NAMES, ATTN_PATH_COUNT);
+}
+
+static bool put_empty_rows(struct api_buffer *b, const struct api_limits *limits)
+{
+    (void)limits;
+    return put_names(b, ATTN_EMPTY_NAMES, ATTN_EMPTY_COUNT);
+}
+
+static bool put_inits(struct api_buffer *b, const struct api_limits *limits)
+{
+    (void)limits;
+    return put_names(b, ATTN_INIT_NAMES, ATTN_INIT_COUNT);
+}
+
+static bool put_version(struct api_buffer *b, const struct api_limits *limits)
+{
+    (void)limits;
+    return api_put_string(b, API_VERSION);
+}
+
+static const struct {
+    const char *name;
+    part_fn *put;
+} PARTS[] = {
+    {"version", put_version},         {"objects", put_objects},
+    {"tensors", put_tensors},         {"gradients", put_gradients},
+    {"masks", put_masks},             {"scores", put_scores},
+    {"positions", put_positions},     {"empty_rows", put_empty_rows},
+    {"checks", put_checks},           {"faults", put_faults},
+    {"ablations", put_ablations},     {"conventions", put_conventions},
+    {"inits", put_inits},             {"encodings", put_encodings},
+    {"paths", put_paths},             {"limits", put_limits},
+};
+
+static bool put_catalog(struct api_buffer *b, const struct api_limits *limits)
+{
+    bool ok = api_puts(b, "{");
+
+    for (size_t n = 0; n < API_COUNT(PARTS) && ok; n++)
+        ok = api_put_key(b, PARTS[n].name) && PARTS[n].put(b, limits);
+    return ok && api_puts(b, "}");
+}
+
+void api_catalog(struct api_ctx *ctx, const struct api_call *call, struct api_reply *reply)
+{
+    struct api_err err = {0};
+
+    reply->out->len = 0;
+    if (put_catalog(reply->out, ctx->limits)) {
+        reply->status = 200;
+        reply->content_type = "application/json";
+        reply->cache_control = "no-cache";
+        return;
+    }
+    reply->out->len = 0;
+    api_fail_buffer(&err);
+    api_reply_error(reply, call->request_id, &err);
+}
