@@ -1,6 +1,6 @@
 """Case files: one JSON object a line, and how an answer is compared with `expect`.
 
-Not here: who gives the answer (run_cases.py: the service; run_reference.py: the reference).
+Not here: who answers (run_cases.py: the service; run_reference.py: the reference).
 Start reading at compare().
 """
 import json
@@ -16,7 +16,7 @@ def load(path):
 
 
 def compare(case, tensors, gradients):
-    """Sentences, one a differing tensor; `tensors` and `gradients` map names to arrays."""
+    """Sentences, one a differing tensor.  `tensors`, `gradients`: arrays by name."""
     expect, wrong = case["expect"], []
     stated = "rtol" in expect
     rtol, atol = expect.get("rtol", FORWARD_RTOL), expect.get("atol", 0)

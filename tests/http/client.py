@@ -34,7 +34,8 @@ class Service:
         found = re.findall(r":(\d+)", first) or re.findall(r"\d+", first)
         if not found:
             self.stop()
-            raise SystemExit("no port in the first line of %s: %r" % (self.command, first))
+            raise SystemExit("no port in the first line of %s: %r"
+                             % (self.command, first))
         self.port = int(found[-1])
         self.wait_until_ready()
         return self
@@ -69,7 +70,7 @@ class Service:
             self.process.stdout.close()
 
     def send(self, method, path, body=None, headers=None):
-        """(status, headers, bytes).  One kept connection; a lost one is opened once again."""
+        """(status, headers, bytes).  One kept connection; a lost one is opened again."""
         for attempt in (1, 2):
             if self.connection is None:
                 self.connection = http.client.HTTPConnection("127.0.0.1", self.port,
@@ -92,7 +93,8 @@ class Service:
     def ask(self, body, path="/v1/attention"):
         """POSTs JSON (a dict, or bytes as they are): (status, parsed answer)."""
         raw = body if isinstance(body, bytes) else json.dumps(body).encode()
-        status, _, data = self.send("POST", path, raw, {"Content-Type": "application/json"})
+        json_type = {"Content-Type": "application/json"}
+        status, _, data = self.send("POST", path, raw, json_type)
         try:
             return status, json.loads(data)
         except ValueError:
@@ -106,7 +108,7 @@ def arrays(tensors):
 
 
 def decoded(value):
-    """A tensor of an answer as the exact float64 numbers it stands for (NaN-safe bytes)."""
+    """The exact float64 numbers that a tensor of an answer stands for, as bytes."""
     if isinstance(value, dict) and "base64" in value:
         return base64.b64decode(value["base64"])
     return read(value).astype(np.float64).tobytes()
@@ -136,7 +138,8 @@ class Tally:
             print("FAIL %s %s" % (name, line))
 
     def finish(self):
-        print("%d passed, %d failed, %d skipped" % (self.passed, self.failed, self.skipped))
+        counts = (self.passed, self.failed, self.skipped)
+        print("%d passed, %d failed, %d skipped" % counts)
         return 1 if self.failed or not self.passed else 0
 
 

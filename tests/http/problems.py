@@ -14,6 +14,7 @@ NAMES_OF_ONE_HEAD = ["Q", "K", "V", "S", "M", "A", "H", "Y", "S_raw", "S_masked"
                      "allowed", "lse", "H_heads", "contributions", "present_K",
                      "present_V", "Q_pre", "K_pre"]
 PAIRWISE = {"S", "M", "A", "S_raw", "S_masked", "allowed", "contributions"}
+HEADS = [(2, 2), (3, 1), (4, 2), (3, 3), (2, 1), (6, 2)]      # query, key/value
 ALIGNMENTS = ["top_left", "bottom_right"]
 
 
@@ -45,7 +46,8 @@ class Generator:
     def problem(self):
         """A valid request body."""
         self.sizes()
-        body = {"dtype": self.dtype} if self.dtype == "float32" or self.chance(0.3) else {}
+        stated = self.dtype == "float32" or self.chance(0.3)
+        body = {"dtype": self.dtype} if stated else {}
         body["inputs"] = self.inputs()
         weights = self.weights()
         if weights:
@@ -82,11 +84,12 @@ class Generator:
         self.headed, self.h, self.g = self.chance(0.4), 1, 1
         if self.level > 1 and self.chance(0.7):
             self.headed = True
-            self.h, self.g = self.draw.choice([(2, 2), (3, 1), (4, 2), (3, 3), (2, 1), (6, 2)])
+            self.h, self.g = self.draw.choice(HEADS)
         self.rope = self.level > 1 and self.chance(0.3)
         if self.rope:
             self.d_k = self.draw.choice([2, 4, 6])
-        self.T_past = self.draw.randint(1, 4) if self.level > 1 and self.chance(0.25) else 0
+        cached = self.level > 1 and self.chance(0.25)
+        self.T_past = self.draw.randint(1, 4) if cached else 0
         self.T_kv = self.T_past + self.T_new
 
     def batch(self, *shape):
@@ -176,12 +179,13 @@ class Generator:
         if self.chance(0.25):
             out["additive"] = self.pairs(self.bias)
         if self.level > 1 and self.chance(0.3):
-            out["window"] = {"left": self.draw.randint(-1, 3), "right": self.draw.randint(-1, 3)}
+            out["window"] = {side: self.draw.randint(-1, 3) for side in ("left", "right")}
         if self.level > 1 and self.T_q == self.T_new and self.kind != "cross" \
                 and self.chance(0.5):
             out["documents"] = self.documents()
             if self.chance(0.3):
-                out["documents"]["next_id"] = [self.draw.randint(-1, 3) for _ in range(self.B)]
+                after = [self.draw.randint(-1, 3) for _ in range(self.B)]
+                out["documents"]["next_id"] = after
         return out
 
     def bias(self, *shape):
@@ -242,6 +246,10 @@ class Generator:
             body["sink"] = self.numbers(self.h).tolist()
         if self.chance(0.3):
             body["encoding"] = self.draw.choice(["nested", "flat", "base64"])
+        if self.chance(0.2):
+            body["traces"] = [{"batch": self.draw.randrange(self.B),
+                               "head": self.draw.randrange(self.h),
+                               "query": self.draw.randrange(self.T_q)} for _ in range(2)]
         if self.chance(0.4):
             body["gradients"] = self.gradients("masks" not in body)
 
@@ -254,7 +262,9 @@ class Generator:
         shapes["A"] = self.batch(*head, self.T_q, self.T_kv)
         if all_allowed:
             shapes["S"] = shapes["A"]
-        of = "Y" if self.has_output and self.chance(0.5) else self.draw.choice(sorted(shapes))
+        of = self.draw.choice(sorted(shapes))
+        if self.has_output and self.chance(0.5):
+            of = "Y"
         out = {"of": of}
         if self.chance(0.8):
             out["cotangent"] = self.tensor(self.numbers(*shapes[of]))
@@ -267,7 +277,8 @@ class Generator:
         if rule is None:
             return
         empty = not np.all(np.any(read_problem(body).allowed, axis=3))
-        if empty and (rule == "error" or (rule == "nan" and "gradients" in body)):
+        taken_apart = "gradients" in body or "traces" in body
+        if empty and (rule == "error" or (rule == "nan" and taken_apart)):
             rule = "uniform"
         body["empty_rows"] = rule
 
@@ -282,10 +293,10 @@ class Generator:
             body["path"] = self.path(body)
 
     def path(self, body):
-        """tiled only where no tensor of T_q x T_kv is asked: the two contradict each other."""
+        """tiled only where no tensor of T_q x T_kv is asked: the two contradict."""
         names = body.get("return", "default")
         pairwise = names in ("default", "all") or PAIRWISE & set(names)
-        if pairwise or "gradients" in body:
+        if pairwise or "gradients" in body or "traces" in body:
             return self.draw.choice(["auto", "dense"])
         return self.draw.choice(["auto", "tiled", "tiled"])
 

@@ -1,7 +1,7 @@
 """The whole layer, slowly, in long double, written from the mathematics.
 
 Not here: reading requests (reference_read.py), gradients (reference_grad.py), speed.
-Start reading at forward(); answers() gives a request's tensors as the service must shape them.
+Start reading at forward(); answers() gives the tensors of a request in their shapes.
 """
 import numpy as np
 
@@ -78,7 +78,8 @@ def softmax(p, S, M):
     for b, h, i in np.ndindex(*S.shape[:3]):
         allowed = p.allowed[b, h, i]
         if not allowed.any():
-            A[b, h, i] = {"zero": 0, "nan": np.nan, "uniform": LD(1) / p.T_kv}[p.empty_rows]
+            fill = {"zero": 0, "nan": np.nan, "uniform": LD(1) / p.T_kv}
+            A[b, h, i] = fill[p.empty_rows]
             continue
         logits = (S + M)[b, h, i][allowed]
         sink = [p.params["sink"][h]] if "sink" in p.params else []
@@ -90,7 +91,7 @@ def softmax(p, S, M):
 
 
 def forward(p, nudge=None):
-    """Every tensor at full rank.  `nudge` adds to Q K V S A H_heads where they are made."""
+    """Every tensor at full rank.  `nudge` adds to Q K V S A H_heads as they are made."""
     P, t, nudge = p.params, {}, nudge or {}
     if p.projected:
         q, k, v = P["Q"], P["K"], P["V"]
@@ -107,7 +108,8 @@ def forward(p, nudge=None):
         k = np.concatenate([P["past_K"], k], axis=2)
         v = np.concatenate([P["past_V"], v], axis=2)
     t["K_pre"] = k_pre
-    t["Q"], t["K"], t["V"] = q + nudge.get("Q", 0), k + nudge.get("K", 0), v + nudge.get("V", 0)
+    for name, value in (("Q", q), ("K", k), ("V", v)):
+        t[name] = value + nudge.get(name, 0)
     t["present_K"], t["present_V"] = t["K"], t["V"]
     t["S_raw"] = raw_scores(p, t["Q"], t["K"])
     S = t["S_raw"] * p.scale / p.temperature
@@ -149,7 +151,7 @@ def output(p, H):
 
 
 def shaped(p, name, x):
-    """The axes of an answer: head axis when heads was stated, batch axis when X had one."""
+    """The axes of an answer: heads when they were stated, batch when X had one."""
     if name not in NO_HEAD_AXIS and not p.headed:
         x = x[:, 0]
     return x if p.batched else x[0]
@@ -186,17 +188,15 @@ def supervision(p):
 
 
 def trace(p, t, b, h, i):
-    """One row laid open: weights, contributions, running sums, dh/ds_j = a_j (v_j - h)."""
-    A, V = t["A"][b, h, i], t["V"][b, h // (p.h // p.g)]
-    keys = [j for j in range(p.T_kv) if p.allowed[b, h, i, j]]
-    H = t["H_heads"][b, h, i]
-    entropy = -sum(A[j] * np.log(A[j]) for j in keys if A[j] > 0)
-    running, so_far = [], np.zeros(p.d_v, LD)
-    for j in keys:
+    """One row taken apart, key by key; dh_ds is dh/ds_j = a_j (v_j - h)."""
+    A, V, H = t["A"][b, h, i], t["V"][b, h // (p.h // p.g)], t["H_heads"][b, h, i]
+    keys, so_far, entropy = [], np.zeros(p.d_v, LD), LD(0)
+    for j in range(p.T_kv):
+        if not p.allowed[b, h, i, j]:
+            continue
         so_far = so_far + A[j] * V[j]
-        running.append(so_far)
-    return {"keys": keys, "score": [t["S"][b, h, i, j] for j in keys],
-            "mask": [t["M"][b, h, i, j] for j in keys], "weight": [A[j] for j in keys],
-            "value": [V[j] for j in keys], "contribution": [A[j] * V[j] for j in keys],
-            "running_sum": running, "gradient": [A[j] * (V[j] - H) for j in keys],
-            "entropy": entropy, "effective_keys": np.exp(entropy)}
+        entropy -= A[j] * np.log(A[j]) if A[j] > 0 else 0
+        keys.append({"key": j, "score": t["S"][b, h, i, j], "mask": t["M"][b, h, i, j],
+                     "weight": A[j], "value": V[j], "contribution": A[j] * V[j],
+                     "running_sum": so_far, "dh_ds": A[j] * (V[j] - H)})
+    return {"keys": keys, "entropy": entropy, "effective_keys": np.exp(entropy)}

@@ -1,7 +1,7 @@
 """Ablations of the reference layer: a changed problem is run again, nothing cleverer.
 
-Not here: the layer (reference.py).  Start reading at ablated(); CLAIMS is section 5 of the
-wire contract: what mathematics says must not move.
+Not here: the layer (reference.py).  Start reading at ablated(); CLAIMS is what
+mathematics says must not move.
 """
 import copy
 
@@ -12,7 +12,8 @@ from reference_read import read_problem
 from tensors import LD, plain, read
 
 # target: objects that stay bit for bit the same
-CLAIMS = {"W_Q": {"K", "V", "M"}, "W_K": {"Q", "V", "M"}, "W_V": {"Q", "K", "S", "M", "A"},
+CLAIMS = {"W_Q": {"K", "V", "M"}, "W_K": {"Q", "V", "M"},
+          "W_V": {"Q", "K", "S", "M", "A"},
           "W_O": {"Q", "K", "V", "S", "M", "A", "H"}}
 
 MATRIX_CHANGES = {

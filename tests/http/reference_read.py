@@ -13,7 +13,7 @@ MATRICES = PARAMETERS[:4]
 class Problem:
     """Sizes B h g T_q T_new T_past T_kv d_k d_v (g key/value heads), rules and `params`.
 
-    params holds everything that has a gradient or is perturbed: X X_kv Q K V past_K past_V,
+    params holds what has a gradient or is perturbed: X X_kv Q K V past_K past_V,
     matrices as (in,out) whatever the convention, biases, additive, sink, v_a.
     """
 
@@ -142,7 +142,7 @@ def positions(given, B, start, count):
 
 
 def standard_slopes(h):
-    """Press et al. 2022: geometric for a power of two, else interleaved from twice that."""
+    """Press et al. 2022: geometric for a power of two, else filled from twice that."""
     n = 1
     while 2 * n <= h:
         n *= 2
@@ -159,7 +159,8 @@ def document_ids(rule, p):
     if "lengths" in rule:
         rows = rule["lengths"]
         rows = [rows] if not isinstance(rows[0], list) else rows
-        return [[n for n, length in enumerate(row) for _ in range(length)] for row in rows]
+        return [[n for n, length in enumerate(row) for _ in range(length)]
+                for row in rows]
     cu = rule["cu_seqlens"]
     return [[n for n in range(len(cu) - 1) for _ in range(cu[n + 1] - cu[n])]] * p.B
 
@@ -172,7 +173,7 @@ def valid_keys(rule, p):
 
 
 def to_pairs(x):
-    """(T_q,T_kv), (B,T_q,T_kv) or (B,h,T_q,T_kv), ready to broadcast over (B,h,T_q,T_kv)."""
+    """(T_q,T_kv), (B,T_q,T_kv) or (B,h,T_q,T_kv), ready to broadcast over the last."""
     return x[None, None] if x.ndim == 2 else x[:, None] if x.ndim == 3 else x
 
 

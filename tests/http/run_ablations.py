@@ -33,11 +33,13 @@ def edits_of(make, p, body):
         if change == "replace":
             edit["with"] = make.numbers(*shape, spread=0.5).tolist()
         out.append(edit)
-    out.append({"target": "scale", "change": "scale", "by": round(draw.uniform(0.3, 2), 2)})
+    by = round(draw.uniform(0.3, 2), 2)
+    out.append({"target": "scale", "change": "scale", "by": by})
     out.append({"target": "edge", "change": "remove", "query": draw.randrange(p.T_q),
                 "key": draw.randrange(p.T_kv)})
     out.append({"target": "head", "change": "zero", "index": draw.randrange(p.h)})
-    out += [{"target": "masks." + rule, "change": "remove"} for rule in body.get("masks", {})]
+    out += [{"target": "masks." + rule, "change": "remove"}
+            for rule in body.get("masks", {})]
     draw.shuffle(out)
     return out[:4]
 
@@ -51,9 +53,9 @@ def judge(answer, body, p, t, want):
     for edit, entry in zip(body["ablations"], got):
         what = "%s %s: " % (edit["target"], edit["change"])
         changed = ablated(body, edit)
-        wrong += [what + line for line in
-                  tensors_wrong(entry, p, changed, want) + deltas_wrong(entry, p, t, changed)
-                  + claims_wrong(entry, edit, p)]
+        found = tensors_wrong(entry, p, changed, want) + \
+            deltas_wrong(entry, p, t, changed) + claims_wrong(entry, edit, p)
+        wrong += [what + line for line in found]
     return wrong
 
 
@@ -79,8 +81,9 @@ def deltas_wrong(entry, p, t, changed):
             gap = np.abs(changed[name] - t[name])
         if not np.all(np.isfinite(gap)):
             continue
-        if abs(got - np.max(gap)) > DELTA_RTOL[p.dtype] * max(1, np.max(gap)):
-            wrong.append("max_abs_delta.%s: got %r, want %r" % (name, got, float(np.max(gap))))
+        most = float(np.max(gap))
+        if abs(got - most) > DELTA_RTOL[p.dtype] * max(1, most):
+            wrong.append("max_abs_delta.%s: got %r, want %r" % (name, got, most))
         if (got != 0) != (name in entry["changed"]):
             wrong.append("%s moved by %r, listed as %s" % (name, got, entry["changed"]))
     return wrong
@@ -111,7 +114,7 @@ def main():
         for seed in range(args.seed, args.seed + args.count):
             make = Generator(seed, 2, forms=("nested",))
             body = make.problem()
-            for name in ("gradients", "path"):
+            for name in ("gradients", "traces", "path"):
                 body.pop(name, None)
             if body.get("empty_rows") in ("nan", "error"):
                 body["empty_rows"] = "zero"

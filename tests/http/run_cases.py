@@ -48,7 +48,8 @@ def audit_case(service, case):
     fault = case["expect"].get("fault")
     found = answer.get("diagnoses") or []
     if fault is not None and not names(found, fault):
-        wrong.append("fault: got %r, want %r" % ([d.get("fault") for d in found[:3]], fault))
+        said = [d.get("fault") for d in found[:3]]
+        wrong.append("fault: got %r, want %r" % (said, fault))
     if fault is None and found:
         wrong.append("alarm: got %r, want none" % [d.get("fault") for d in found[:3]])
     return wrong
@@ -59,7 +60,7 @@ def names(diagnoses, fault):
     if not diagnoses:
         return False
     best = diagnoses[0]
-    return fault == best.get("fault") or fault in (best.get("indistinguishable_from") or [])
+    return fault in [best.get("fault")] + (best.get("indistinguishable_from") or [])
 
 
 def run_folder(service, folder, tally):
@@ -79,7 +80,8 @@ def run_folder(service, folder, tally):
     if status != 200:
         tally.record(name, ["status %d: %s" % (status, answer.get("detail", answer))])
         return
-    tally.record(name, list(subset_wrong(read_json(folder + "/response.json"), answer, "")))
+    want = read_json(folder + "/response.json")
+    tally.record(name, list(subset_wrong(want, answer, "")))
 
 
 def read_json(path):
@@ -88,7 +90,7 @@ def read_json(path):
 
 
 def error_wrong(want, status, answer):
-    """status, type, pointer exactly; pointer_under as its beginning; `contains` in detail."""
+    """status, type, pointer exactly; pointer_under: its start; `contains`: in detail."""
     got = dict(answer, status_line=status)
     wanted = {"status_line": want["status"], "status": want["status"]}
     wanted.update({k: want[k] for k in ("type", "pointer", "object") if k in want})

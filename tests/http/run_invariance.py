@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""What must not change, bit for bit: an item alone, earlier rows, other documents, workers.
+"""What must stay, bit for bit: an item alone, earlier rows, other documents, workers.
 
 usage: run_invariance.py BINARY [--count N] [--seed S] [--level 1|2]
 Two services run, with one worker and with two; every request goes to both.  Only the
@@ -153,7 +153,8 @@ def paths(pair, body, p, draw):
     dense, tiled = (pair.ask(dict(body, path=path, **{"return": names}))
                     for path in ("dense", "tiled"))
     for name in names:
-        said = first_difference(tiled[name], dense[name], PATH_RTOL[p.dtype], 0, floor=True)
+        rtol = PATH_RTOL[p.dtype]
+        said = first_difference(tiled[name], dense[name], rtol, 0, floor=True)
         if said:
             raise Differs("tiled: %s%s" % (name, said))
     return True
@@ -166,7 +167,7 @@ PROPERTIES = [("item_alone", 1, item_alone), ("prefix", 1, prefix),
 def plain_problem(seed, level):
     """A random problem as nested lists, without what differs between batch and item."""
     body = Generator(seed, level, forms=("nested",)).problem()
-    for name in ("gradients", "encoding", "path"):
+    for name in ("gradients", "traces", "encoding", "path"):
         body.pop(name, None)
     has_output = body.get("weights", {}).get("W_O") is not None
     body["return"] = ["Q", "K", "V", "S", "lse"] + (ROWS if has_output else ROWS[:2])

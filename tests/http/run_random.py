@@ -13,12 +13,12 @@ import numpy as np
 
 from client import Service, Tally, arrays
 from problems import Generator
-from reference import answers, pairs, supervision
+from reference import answers, pairs, supervision, trace
 from reference_grad import gradients
-from tensors import first_difference
+from tensors import first_difference, read
 
-# Relative to max(1, |x|).  Sums of at most a hundred terms of size about 1, then exp of scores
-# of size about 10: 1e3 units in the last place of each dtype.
+# Relative to max(1, |x|).  Sums of at most a hundred terms of size about 1, then exp of
+# scores of size about 10: 1e3 units in the last place of each dtype.
 RTOL = {"float64": 1e-12, "float32": 3e-5}
 GRADIENT_RTOL = 1e-10    # float64: products of four such sums
 
@@ -41,6 +41,7 @@ def judge(service, body):
             wrong.append("shapes.%s: %s, want %s" % (name, answer["shapes"].get(name),
                                                      list(want[name].shape)))
     wrong += audit_wrong(answer, t) + cost_wrong(answer, p) + rows_wrong(answer, p)
+    wrong += traces_wrong(answer, body, p, t)
     if p.gradients:
         wrong += gradients_wrong(answer, p, t)
     return wrong
@@ -53,8 +54,8 @@ def audit_wrong(answer, t):
     if audit["status"] == "pass" and audit["first_incorrect"] is None:
         return []
     bad = [c for c in audit["checks"] if c["status"] not in ("pass", "not_applicable")]
-    return ["audit %s, first_incorrect %s: %s" % (audit["status"], audit["first_incorrect"],
-                                                  json.dumps(bad[:1]))]
+    said = (audit["status"], audit["first_incorrect"], json.dumps(bad[:1]))
+    return ["audit %s, first_incorrect %s: %s" % said]
 
 
 def cost_wrong(answer, p):
@@ -65,7 +66,7 @@ def cost_wrong(answer, p):
 
 
 def rows_wrong(answer, p):
-    """rows.empty names every query row without a key; supervision the labels of documents."""
+    """rows.empty: query rows without a key; supervision: labels of the same document."""
     want = empty_places(p)
     wrong = [] if answer["rows"]["empty"] == want else \
         ["rows.empty: got %s, want %s" % (answer["rows"]["empty"][:3], want[:3])]
@@ -86,6 +87,26 @@ def empty_places(p):
             place["head"] = h
         out.append(dict(place, query=i))
     return out
+
+
+def traces_wrong(answer, body, p, t):
+    """Each asked row, key by key."""
+    asked, got, wrong = body.get("traces", []), answer.get("traces", []), []
+    if len(asked) != len(got):
+        return ["%d traces, want %d" % (len(got), len(asked))]
+    for n, at in enumerate(asked):
+        want = trace(p, t, at["batch"], at["head"], at["query"])
+        pairs_of = [(want, got[n])] + list(zip(want["keys"], got[n]["keys"]))
+        if len(want["keys"]) != len(got[n]["keys"]):
+            wrong.append("traces[%d]: %d keys, want %d" % (n, len(got[n]["keys"]),
+                                                           len(want["keys"])))
+        for expected, seen in pairs_of:
+            for name in set(expected) - {"keys"}:
+                said = first_difference(read(seen[name]), np.asarray(expected[name]),
+                                        RTOL[p.dtype], 0, floor=True)
+                if said:
+                    wrong.append("traces[%d].%s %s" % (n, name, said))
+    return wrong
 
 
 def gradients_wrong(answer, p, t):

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Proves the reference: against case files made elsewhere, and its gradients by differences.
+"""Proves the reference: against case files made elsewhere; gradients by differences.
 
 Needs no server.  usage: run_reference.py [--seed S] FILE...
 """
@@ -39,7 +39,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("files", nargs="*")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--count", type=int, default=16)
+    parser.add_argument("--count", type=int, default=24)
     args = parser.parse_args()
     count = [0, 0]
 

@@ -2,8 +2,8 @@
 """Worked examples, solved by hand, through the running service.
 
 usage: run_worked.py BINARY
-The requests are the folders ../cases/valid/worked-*; here stand the numbers as printed in the
-books.  Start reading at EXAMPLES.
+The requests are the folders ../cases/valid/worked-*; here stand the numbers as printed in
+the books.  Start reading at EXAMPLES.
 """
 import json
 import os
@@ -22,7 +22,8 @@ def rows(*patterns):
     return [[c == "1" for c in row] for row in patterns]
 
 
-# folder, tensor (d... = gradient), index into it, printed value, half a unit of its last digit
+# folder, tensor (d... = gradient), index into it, printed value, half a unit of its last
+# digit
 EXAMPLES = [
     ("two-scores", "A", (0,), [0.25, 0.75], 1e-15),
     ("two-scores", "H", (0, 0), 5, 1e-14),
@@ -69,7 +70,9 @@ def request(folder):
 
 
 def example_wrong(answer, name, at, printed, half_unit):
-    source = answer["gradients"] if name in answer.get("gradients", {}) else answer["tensors"]
+    source = answer["tensors"]
+    if name in answer.get("gradients", {}):
+        source = answer["gradients"]
     got, want = read(source[name])[at], np.array(printed)
     if got.shape != want.shape:
         return ["%s: shape %s, want %s" % (name, got.shape, want.shape)]
@@ -77,7 +80,8 @@ def example_wrong(answer, name, at, printed, half_unit):
         close = np.array_equal(got, want)
     else:
         close = np.all(np.abs(got - want) <= half_unit + 1e-16)
-    return [] if close else ["%s%s: got %s, want %s" % (name, list(at), got.tolist(), printed)]
+    said = (name, list(at), got.tolist(), printed)
+    return [] if close else ["%s%s: got %s, want %s" % said]
 
 
 def supervision_wrong(answer, want):
@@ -98,7 +102,8 @@ def main():
                 tally.record(folder, ["status %d: %s" % (status, answer.get("detail"))])
     for folder, name, at, printed, half_unit in EXAMPLES:
         if folder in answers:
-            tally.record(folder, example_wrong(answers[folder], name, at, printed, half_unit))
+            wrong = example_wrong(answers[folder], name, at, printed, half_unit)
+            tally.record(folder, wrong)
     for folder, want in SHAPES:
         got = answers.get(folder, {}).get("shapes", {})
         tally.record(folder, ["shapes: got %s, want %s" % (got, want)]

@@ -1,6 +1,6 @@
 """Tensors as the wire carries them: reading every form, writing every form, comparing.
 
-Not here: what the numbers mean (reference.py).  Start reading at read() and first_difference().
+Not here: what the numbers mean (reference.py).  Start reading at read().
 """
 import base64
 
@@ -83,7 +83,7 @@ def write(array, form, dtype="float64"):
 
 
 def same(got, want, rtol, atol):
-    """Element by element; non-finite numbers are equal by kind.  `got` and `want` arrays."""
+    """Element by element, of two arrays; non-finite numbers are equal by kind."""
     if want.dtype == bool or got.dtype == bool:
         return (got.dtype == want.dtype) & (got == want)
     with np.errstate(invalid="ignore"):
