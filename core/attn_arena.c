@@ -1,7 +1,7 @@
 /*
  * attn_arena.c - hands out aligned pieces of one block of memory that the caller lends.
- * Not here: getting or freeing that block (server/), deciding how much is needed (attn_plan.c).
- * Start reading at attn_arena_take.
+ * Not here: getting or freeing that block (server/), deciding how much is needed
+ * (attn_plan.c). Start reading at attn_arena_take.
  */
 #include "core/attn.h"
 
@@ -17,7 +17,8 @@ void *attn_arena_take(struct attn_arena *arena, size_t bytes)
     const size_t past = (size_t)((uintptr_t)(arena->base + arena->used) % ATTN_ALIGN);
     const size_t skip = past == 0 ? 0 : ATTN_ALIGN - past;
 
-    if (arena->base == NULL || skip > room || bytes > (room - skip) / ATTN_ALIGN * ATTN_ALIGN)
+    if (arena->base == NULL || skip > room ||
+        bytes > (room - skip) / ATTN_ALIGN * ATTN_ALIGN)
         return NULL;
 
     void *p = arena->base + arena->used + skip;

@@ -90,10 +90,45 @@ bool attn_run_rows(const struct attn_problem *p, const struct attn_plan *plan,
 bool attn_trace_take(const struct attn_problem *p, const struct attn_plan *plan,
                      struct attn_arena *arena, struct attn_trace *trace, struct attn_err *err);
 
+/* The right stages, as ATTN_STAGES holds them. */
+attn_stage_fn attn_stage_project_q, attn_stage_position_q, attn_stage_project_k,
+    attn_stage_position_k, attn_stage_project_v, attn_stage_score, attn_stage_mask,
+    attn_stage_softmax, attn_stage_mix, attn_stage_output;
+/* SCORE to MIX of one piece without a T_q x T_kv tensor (attn_tiled.c). */
+attn_stage_fn attn_tiled;
+
+/*
+ * H += A V over some keys.  Values that are not finite reach exactly the rows that read them
+ * (weight not 0, or key allowed): 0 * Infinity never enters another row, and finite rows keep
+ * their bits whatever stands in a value that they do not read.
+ * A [rows, keys], V [keys, d_v], H [rows, d_v]; allow [rows, keys] of `stride`, or NULL = all.
+ */
+void attn_mix_keys(struct attn_mat H, struct attn_mat A, struct attn_mat V, const uint8_t *allow,
+                   size_t stride);
+
+/* ---- axes (attn_dims.c) ----------------------------------------------------------------------- */
+
+struct attn_axis_row {             /* an axis is one size, or heads times a width               */
+    const char *name;
+    enum attn_axis heads, width;   /* heads is ATTN_AX_END and width the axis itself for one size */
+};
+extern const struct attn_axis_row ATTN_AXES[ATTN_AX_COUNT];
+
 /* ---- addresses ---------------------------------------------------------------------------------- */
 
 /* The [rows, cols] matrix at (b, h) of a held object or input of rank 4, or at b of rank 3. */
 struct attn_mat attn_slice(const struct attn_tensor *t, size_t b, size_t h);
+/* Rows first … first + rows - 1 of a matrix. */
+struct attn_mat attn_mat_rows(struct attn_mat m, size_t first, size_t rows);
+/* to = from; the two may be the same memory. */
+void attn_mat_copy(struct attn_mat to, struct attn_mat from);
+/* Where a projection goes before RoPE: to its own object when held, else to the result's place. */
+static inline const struct attn_tensor *attn_before_rope(const struct attn_trace *t,
+                                                         enum attn_object pre,
+                                                         enum attn_object after)
+{
+    return t->t[pre].p ? &t->t[pre] : &t->t[after];
+}
 static inline size_t attn_kv_head(const struct attn_dims *d, size_t h)
 {
     return h / (d->h / d->h_kv);
@@ -103,10 +138,14 @@ static inline size_t attn_kv_head(const struct attn_dims *d, size_t h)
 
 struct attn_softmax_out { double lse; bool empty; };
 
+/* Softmax under way: the weights so far are exp(score - max), their sum is `sum`. */
+struct attn_online { double max, sum; bool any; };
+
 struct attn_kernel {
     /* y[i] = x[i] * scale, then cap*tanh(y/cap) when cap > 0; x may be y */
     void (*scale_cap)(size_t n, const void *x, double scale, double cap, void *y);
-    /* one row: a = softmax(s + m) over allow; m may be NULL; sink NULL = none; a may be s */
+    /* one row: a = softmax(s + m) over allow; m may be NULL; allow NULL = all; sink NULL = none;
+       a may be s; a is exactly 0 where forbidden, and everywhere when the row is empty */
     struct attn_softmax_out (*softmax_row)(size_t n, const void *s, const void *m,
                                            const uint8_t *allow, const double *sink, void *a);
     void (*fill)(size_t n, double value, void *x);
@@ -116,12 +155,32 @@ struct attn_kernel {
     double (*dot)(size_t n, const void *x, const void *y);
     double (*get)(const void *x, size_t n);
     void (*set)(void *x, size_t n, double value);
+    /* y = exp(x), y = tanh(x); y may be x */
+    void (*exp)(size_t n, const void *x, void *y);
+    void (*tanh)(size_t n, const void *x, void *y);
+    /* y = s + m where allowed, -Infinity elsewhere; s or m NULL = 0, allow NULL = all; y may be s */
+    void (*masked)(size_t n, const void *s, const void *m, const uint8_t *allow, void *y);
+    /* some keys of one row: p = exp(s + m - new max), 0 where forbidden; brings `o` up to date and
+       returns the factor for what was computed under the old max; p may be s */
+    double (*online_row)(size_t n, const void *s, const void *m, const uint8_t *allow,
+                         struct attn_online *o, void *p);
+    /* s_j = sum_c v_c tanh(q_c + k_jc), k [n, d] */
+    void (*additive_row)(size_t n, size_t d, const void *q, const void *k, const void *v, void *s);
+    void (*from_double)(size_t n, const double *x, void *y);
+    void (*to_double)(size_t n, const void *x, double *y);
 };
 const struct attn_kernel *attn_kernel_of(enum attn_dtype dtype);
+/* The kernel of one vector width, n < attn_kernel_widths(): best first; NULL where this machine
+   lacks it.  All give the same bits. */
+const struct attn_kernel *attn_kernel_width(enum attn_dtype dtype, size_t n);
+size_t attn_kernel_widths(void);
 
 /* Allowed keys of one query row for j0 … j1-1 (all rules and additive -Infinity). */
 void attn_allow_row(const struct attn_problem *p, size_t b, size_t h, size_t i, size_t j0,
                     size_t j1, uint8_t *allow);
+/* attn_bias of keys j0 … j1-1: additive bias and ALiBi; false, leaving m alone, without either. */
+bool attn_bias_row(const struct attn_problem *p, size_t b, size_t h, size_t i, size_t j0,
+                   size_t j1, double *m);
 /* Narrowest [*j0,*j1) known without looking at every pair; *exact: all of it is allowed. */
 void attn_allow_range(const struct attn_problem *p, size_t b, size_t h, size_t i, size_t *j0,
                       size_t *j1, bool *exact);

@@ -1,7 +1,7 @@
 /*
- * attn_mask.c - the mask rules: which query may read which key, and how to find it out fast.
- * Not here: additive bias and the verdict of all rules on one pair (attn_problem.c).
- * Start reading at MASKS; a new rule is a row and a function `allows`.
+ * attn_mask.c - the mask rules: which query may read which key, and how to find it out
+ * fast. Not here: additive bias and the verdict of all rules on one pair
+ * (attn_problem.c). Start reading at MASKS; a new rule is a row and a function `allows`.
  */
 #include "core/attn_core.h"
 
@@ -58,35 +58,36 @@ static bool narrow(size_t first, size_t end, size_t *j0, size_t *j1)
     return true;
 }
 
-/* ---- causal: j <= i + shift ------------------------------------------------------------- */
+/* ---- causal: j <= i + shift ---- */
 
-static bool causal_allows(const struct attn_problem *p, const struct attn_mask *m, size_t b,
-                          size_t h, size_t i, size_t j)
+static bool causal_allows(const struct attn_problem *p, const struct attn_mask *m,
+                          size_t b, size_t h, size_t i, size_t j)
 {
     (void)m, (void)b, (void)h;
     return (ptrdiff_t)j <= stands_at(p, i);
 }
 
-static bool causal_range(const struct attn_problem *p, const struct attn_mask *m, size_t b,
-                         size_t h, size_t i, size_t *j0, size_t *j1)
+static bool causal_range(const struct attn_problem *p, const struct attn_mask *m,
+                         size_t b, size_t h, size_t i, size_t *j0, size_t *j1)
 {
     (void)m, (void)b, (void)h;
     return narrow(0, between(stands_at(p, i) + 1, 0, p->d.T_kv), j0, j1);
 }
 
-static void causal_clear(const struct attn_problem *p, const struct attn_mask *m, size_t b,
-                         size_t h, size_t i, size_t j0, size_t j1, uint8_t *allow)
+static void causal_clear(const struct attn_problem *p, const struct attn_mask *m,
+                         size_t b, size_t h, size_t i, size_t j0, size_t j1,
+                         uint8_t *allow)
 {
     (void)m, (void)b, (void)h;
     clear_outside(0, between(stands_at(p, i) + 1, 0, p->d.T_kv), j0, j1, allow);
 }
 
-/* ---- window: i + shift - left <= j <= i + shift + right --------------------------------- */
+/* ---- window: i + shift - left <= j <= i + shift + right ---- */
 
 enum { WINDOW_LEFT, WINDOW_RIGHT };
 
-/* -1 and an absent parameter leave the side open; wider than the sequence is open as well, which
-   keeps the sums small. */
+/* -1 and an absent parameter leave the side open; wider than the sequence is open as
+   well, which keeps the sums small. */
 static bool window_side(const struct attn_problem *p, const struct attn_mask *m, int side,
                         ptrdiff_t *extent)
 {
@@ -109,8 +110,8 @@ static void window_ends(const struct attn_problem *p, const struct attn_mask *m,
         *end = between(stands_at(p, i) + extent + 1, 0, p->d.T_kv);
 }
 
-static bool window_allows(const struct attn_problem *p, const struct attn_mask *m, size_t b,
-                          size_t h, size_t i, size_t j)
+static bool window_allows(const struct attn_problem *p, const struct attn_mask *m,
+                          size_t b, size_t h, size_t i, size_t j)
 {
     const ptrdiff_t distance = (ptrdiff_t)j - stands_at(p, i);
     ptrdiff_t extent;
@@ -121,8 +122,8 @@ static bool window_allows(const struct attn_problem *p, const struct attn_mask *
     return !window_side(p, m, WINDOW_RIGHT, &extent) || distance <= extent;
 }
 
-static bool window_range(const struct attn_problem *p, const struct attn_mask *m, size_t b,
-                         size_t h, size_t i, size_t *j0, size_t *j1)
+static bool window_range(const struct attn_problem *p, const struct attn_mask *m,
+                         size_t b, size_t h, size_t i, size_t *j0, size_t *j1)
 {
     size_t first, end;
 
@@ -131,8 +132,9 @@ static bool window_range(const struct attn_problem *p, const struct attn_mask *m
     return narrow(first, end, j0, j1);
 }
 
-static void window_clear(const struct attn_problem *p, const struct attn_mask *m, size_t b,
-                         size_t h, size_t i, size_t j0, size_t j1, uint8_t *allow)
+static void window_clear(const struct attn_problem *p, const struct attn_mask *m,
+                         size_t b, size_t h, size_t i, size_t j0, size_t j1,
+                         uint8_t *allow)
 {
     size_t first, end;
 
@@ -141,12 +143,12 @@ static void window_clear(const struct attn_problem *p, const struct attn_mask *m
     clear_outside(first, end, j0, j1, allow);
 }
 
-/* ---- padding: the key is a real one ------------------------------------------------------ */
+/* ---- padding: the key is a real one ---- */
 
 enum { PADDING_LENGTHS, PADDING_VALID };
 
-static bool padding_allows(const struct attn_problem *p, const struct attn_mask *m, size_t b,
-                           size_t h, size_t i, size_t j)
+static bool padding_allows(const struct attn_problem *p, const struct attn_mask *m,
+                           size_t b, size_t h, size_t i, size_t j)
 {
     const struct attn_table *lengths = &m->arg[PADDING_LENGTHS].table;
 
@@ -156,14 +158,15 @@ static bool padding_allows(const struct attn_problem *p, const struct attn_mask 
     return bytes_at(&m->arg[PADDING_VALID].table, b, 0, 0)[j] != 0;
 }
 
-static bool padding_range(const struct attn_problem *p, const struct attn_mask *m, size_t b,
-                          size_t h, size_t i, size_t *j0, size_t *j1)
+static bool padding_range(const struct attn_problem *p, const struct attn_mask *m,
+                          size_t b, size_t h, size_t i, size_t *j0, size_t *j1)
 {
     const struct attn_table *lengths = &m->arg[PADDING_LENGTHS].table;
 
     (void)h, (void)i;
     if (lengths->p != NULL)
-        return narrow(0, between((ptrdiff_t)*numbers_at(lengths, b), 0, p->d.T_kv), j0, j1);
+        return narrow(0, between((ptrdiff_t)*numbers_at(lengths, b), 0, p->d.T_kv), j0,
+                      j1);
 
     const uint8_t *valid = bytes_at(&m->arg[PADDING_VALID].table, b, 0, 0);
 
@@ -174,15 +177,16 @@ static bool padding_range(const struct attn_problem *p, const struct attn_mask *
     return memchr(valid + *j0, 0, *j1 - *j0) == NULL;
 }
 
-static void padding_clear(const struct attn_problem *p, const struct attn_mask *m, size_t b,
-                          size_t h, size_t i, size_t j0, size_t j1, uint8_t *allow)
+static void padding_clear(const struct attn_problem *p, const struct attn_mask *m,
+                          size_t b, size_t h, size_t i, size_t j0, size_t j1,
+                          uint8_t *allow)
 {
     const struct attn_table *lengths = &m->arg[PADDING_LENGTHS].table;
 
     (void)h, (void)i;
     if (lengths->p != NULL) {
-        clear_outside(0, between((ptrdiff_t)*numbers_at(lengths, b), 0, p->d.T_kv), j0, j1,
-                      allow);
+        clear_outside(0, between((ptrdiff_t)*numbers_at(lengths, b), 0, p->d.T_kv), j0,
+                      j1, allow);
         return;
     }
 
@@ -192,19 +196,20 @@ static void padding_clear(const struct attn_problem *p, const struct attn_mask *
         allow[j - j0] &= (uint8_t)(valid[j] != 0);
 }
 
-/* ---- documents: query and key belong to one document ------------------------------------- */
+/* ---- documents: query and key belong to one document ---- */
 
 enum { DOCUMENTS_IDS };
 
-/* Ids cover the keys; the queries are the last T_q of them, whatever the causal alignment. */
+/* Ids cover the keys; the queries are the last T_q of them, whatever the causal
+ * alignment. */
 static int64_t query_document(const struct attn_problem *p, const int64_t *ids, size_t i)
 {
     assert(p->d.T_q <= p->d.T_kv);
     return ids[p->d.T_kv - p->d.T_q + i];
 }
 
-static bool documents_allows(const struct attn_problem *p, const struct attn_mask *m, size_t b,
-                             size_t h, size_t i, size_t j)
+static bool documents_allows(const struct attn_problem *p, const struct attn_mask *m,
+                             size_t b, size_t h, size_t i, size_t j)
 {
     const int64_t *ids = numbers_at(&m->arg[DOCUMENTS_IDS].table, b);
 
@@ -212,8 +217,8 @@ static bool documents_allows(const struct attn_problem *p, const struct attn_mas
     return ids[j] >= 0 && ids[j] == query_document(p, ids, i);
 }
 
-static bool documents_range(const struct attn_problem *p, const struct attn_mask *m, size_t b,
-                            size_t h, size_t i, size_t *j0, size_t *j1)
+static bool documents_range(const struct attn_problem *p, const struct attn_mask *m,
+                            size_t b, size_t h, size_t i, size_t *j0, size_t *j1)
 {
     const int64_t *ids = numbers_at(&m->arg[DOCUMENTS_IDS].table, b);
     const int64_t mine = query_document(p, ids, i);
@@ -231,8 +236,9 @@ static bool documents_range(const struct attn_problem *p, const struct attn_mask
     return true;
 }
 
-static void documents_clear(const struct attn_problem *p, const struct attn_mask *m, size_t b,
-                            size_t h, size_t i, size_t j0, size_t j1, uint8_t *allow)
+static void documents_clear(const struct attn_problem *p, const struct attn_mask *m,
+                            size_t b, size_t h, size_t i, size_t j0, size_t j1,
+                            uint8_t *allow)
 {
     const int64_t *ids = numbers_at(&m->arg[DOCUMENTS_IDS].table, b);
     const int64_t mine = query_document(p, ids, i);
@@ -246,24 +252,25 @@ static void documents_clear(const struct attn_problem *p, const struct attn_mask
         allow[j - j0] &= (uint8_t)(ids[j] == mine);
 }
 
-/* ---- allowed, blocked: a table of pairs --------------------------------------------------- */
+/* ---- allowed, blocked: a table of pairs ---- */
 
-static bool allowed_allows(const struct attn_problem *p, const struct attn_mask *m, size_t b,
-                           size_t h, size_t i, size_t j)
+static bool allowed_allows(const struct attn_problem *p, const struct attn_mask *m,
+                           size_t b, size_t h, size_t i, size_t j)
 {
     (void)p;
     return bytes_at(&m->arg[0].table, b, h, i)[j] != 0;
 }
 
-static bool blocked_allows(const struct attn_problem *p, const struct attn_mask *m, size_t b,
-                           size_t h, size_t i, size_t j)
+static bool blocked_allows(const struct attn_problem *p, const struct attn_mask *m,
+                           size_t b, size_t h, size_t i, size_t j)
 {
     (void)p;
     return bytes_at(&m->arg[0].table, b, h, i)[j] == 0;
 }
 
-static void allowed_clear(const struct attn_problem *p, const struct attn_mask *m, size_t b,
-                          size_t h, size_t i, size_t j0, size_t j1, uint8_t *allow)
+static void allowed_clear(const struct attn_problem *p, const struct attn_mask *m,
+                          size_t b, size_t h, size_t i, size_t j0, size_t j1,
+                          uint8_t *allow)
 {
     const uint8_t *pairs = bytes_at(&m->arg[0].table, b, h, i);
 
@@ -272,8 +279,9 @@ static void allowed_clear(const struct attn_problem *p, const struct attn_mask *
         allow[j - j0] &= (uint8_t)(pairs[j] != 0);
 }
 
-static void blocked_clear(const struct attn_problem *p, const struct attn_mask *m, size_t b,
-                          size_t h, size_t i, size_t j0, size_t j1, uint8_t *allow)
+static void blocked_clear(const struct attn_problem *p, const struct attn_mask *m,
+                          size_t b, size_t h, size_t i, size_t j0, size_t j1,
+                          uint8_t *allow)
 {
     const uint8_t *pairs = bytes_at(&m->arg[0].table, b, h, i);
 
@@ -282,7 +290,7 @@ static void blocked_clear(const struct attn_problem *p, const struct attn_mask *
         allow[j - j0] &= (uint8_t)(pairs[j] == 0);
 }
 
-/* ---- the table ----------------------------------------------------------------------------- */
+/* ---- the table ---- */
 
 /* clang-format off */
 static const struct attn_mask_row MASKS[] = {
@@ -334,10 +342,10 @@ const struct attn_mask_row *attn_mask_find(const char *name)
     return NULL;
 }
 
-/* ---- all rules on one row -------------------------------------------------------------------- */
+/* ---- all rules on one row ---- */
 
-static void clear_rule(const struct attn_problem *p, const struct attn_mask *m, size_t b, size_t h,
-                       size_t i, size_t j0, size_t j1, uint8_t *allow)
+static void clear_rule(const struct attn_problem *p, const struct attn_mask *m, size_t b,
+                       size_t h, size_t i, size_t j0, size_t j1, uint8_t *allow)
 {
     if (m->row->clear != NULL) {
         m->row->clear(p, m, b, h, i, j0, j1, allow);
@@ -365,9 +373,10 @@ void attn_allow_row(const struct attn_problem *p, size_t b, size_t h, size_t i, 
             allow[j - j0] = 0;
 }
 
-/* O(1) a row for causal, window and padding lengths; one pass over a row of ids or `valid`. */
-void attn_allow_range(const struct attn_problem *p, size_t b, size_t h, size_t i, size_t *j0,
-                      size_t *j1, bool *exact)
+/* O(1) a row for causal, window and padding lengths; one pass over a row of ids or
+ * `valid`. */
+void attn_allow_range(const struct attn_problem *p, size_t b, size_t h, size_t i,
+                      size_t *j0, size_t *j1, bool *exact)
 {
     *j0 = 0;
     *j1 = p->d.T_kv;

@@ -1,19 +1,23 @@
 /*
  * attn_objects.c - the layer as a table: every object, its shape, what it is made of.
  * Not here: how objects are computed (the stages), which are held (attn_plan.c).
- * Start reading at ATTN_OBJECTS; from it come shapes, costs, answers and the order of the audit.
+ * Start reading at ATTN_OBJECTS; from it come shapes, costs, answers and the order of the
+ * audit.
  */
 #include "core/attn_core.h"
 
 #include <assert.h>
 #include <string.h>
 
-#define AXES(...) { __VA_ARGS__, ATTN_AX_END }
-#define B_ ATTN_AX_B
-#define H_ ATTN_AX_H
-#define G_ ATTN_AX_HKV
-#define Q_ ATTN_AX_TQ
-#define K_ ATTN_AX_TKV
+#define AXES(...)                \
+    {                            \
+        __VA_ARGS__, ATTN_AX_END \
+    }
+#define B_         ATTN_AX_B
+#define H_         ATTN_AX_H
+#define G_         ATTN_AX_HKV
+#define Q_         ATTN_AX_TQ
+#define K_         ATTN_AX_TKV
 #define ON(object) ATTN_BIT(ATTN_##object)
 
 /* clang-format off */
@@ -87,12 +91,12 @@ bool attn_object_exists(const struct attn_problem *p, enum attn_object o)
 }
 
 /* The shape with the axes that `keep_b` and `keep_h` leave. */
-static void shape_of(const struct attn_problem *p, enum attn_object o, bool keep_b, bool keep_h,
-                     struct attn_tensor *shape)
+static void shape_of(const struct attn_problem *p, enum attn_object o, bool keep_b,
+                     bool keep_h, struct attn_tensor *shape)
 {
     const struct attn_object_row *row = &ATTN_OBJECTS[o];
 
-    *shape = (struct attn_tensor){ .dtype = row->is_bool ? ATTN_BOOL : p->dtype };
+    *shape = (struct attn_tensor){.dtype = row->is_bool ? ATTN_BOOL : p->dtype};
     for (const enum attn_axis *a = row->axis; *a != ATTN_AX_END; a++) {
         if (*a == ATTN_AX_B && !keep_b)
             continue;
@@ -109,7 +113,8 @@ void attn_object_full_shape(const struct attn_problem *p, enum attn_object o,
     shape_of(p, o, true, true, shape);
 }
 
-void attn_object_shape(const struct attn_problem *p, enum attn_object o, struct attn_tensor *shape)
+void attn_object_shape(const struct attn_problem *p, enum attn_object o,
+                       struct attn_tensor *shape)
 {
     assert(o < ATTN_OBJECT_COUNT);
     shape_of(p, o, p->form.batch_axis, p->form.head_axis, shape);

@@ -1,7 +1,7 @@
 /*
- * attn_position.c - positions: rotation of queries and keys (RoPE), slopes of the distance (ALiBi).
- * Not here: the bias itself (attn_bias in attn_problem.c), when rows are rotated (the stages).
- * Start reading at POSITIONS.
+ * attn_position.c - positions: rotation of queries and keys (RoPE), slopes of the
+ * distance (ALiBi). Not here: the bias itself (attn_bias in attn_problem.c), when rows
+ * are rotated (the stages). Start reading at POSITIONS.
  */
 #include "core/attn_core.h"
 
@@ -29,15 +29,17 @@ const struct attn_position_row *attn_position_at(size_t n)
 }
 
 /*
- * attn_rope_row - turn pair k of one row by the angle pos * base^(-2k/d_k), k = 0 … d_k/2 - 1
+ * attn_rope_row - turn pair k of one row by the angle pos * base^(-2k/d_k), k = 0 … d_k/2
+ * - 1
  *
  * in   [d_k]  in
  * out  [d_k]  out  may be the same memory as in
  *
- * A pair is (k, k + d_k/2) in the layout "half", (2k, 2k + 1) in "interleaved".  d_k is even
- * (attn_prepare).  Source: Su et al. 2021, equations 15 and 34.
+ * A pair is (k, k + d_k/2) in the layout "half", (2k, 2k + 1) in "interleaved".  d_k is
+ * even (attn_prepare).  Source: Su et al. 2021, equations 15 and 34.
  */
-void attn_rope_row(const struct attn_problem *p, double pos, const double *in, double *out)
+void attn_rope_row(const struct attn_problem *p, double pos, const double *in,
+                   double *out)
 {
     const size_t d_k = p->d.d_k, pairs = d_k / 2;
     const bool half = p->rope.layout == ATTN_ROPE_HALF;
@@ -60,7 +62,8 @@ static double table_position(const struct attn_table *t, size_t b, size_t n)
     return ((const double *)t->p)[b * t->stride_b + n];
 }
 
-/* The position of query i: as given, else T_kv - T_q + i (the last query stands at the last key). */
+/* The position of query i: as given, else T_kv - T_q + i (the last query stands at the
+ * last key). */
 double attn_rope_position_q(const struct attn_problem *p, size_t b, size_t i)
 {
     assert(i < p->d.T_q);
@@ -69,7 +72,8 @@ double attn_rope_position_q(const struct attn_problem *p, size_t b, size_t i)
     return (double)((ptrdiff_t)p->d.T_kv - (ptrdiff_t)p->d.T_q + (ptrdiff_t)i);
 }
 
-/* The position of key j, a new one: as given, else j (cached keys hold 0 … T_past - 1). */
+/* The position of key j, a new one: as given, else j (cached keys hold 0 … T_past - 1).
+ */
 double attn_rope_position_k(const struct attn_problem *p, size_t b, size_t j)
 {
     assert(j >= p->d.T_past && j < p->d.T_kv);
@@ -79,9 +83,9 @@ double attn_rope_position_k(const struct attn_problem *p, size_t b, size_t j)
 }
 
 /*
- * Slopes 2^(-8m/n), m = 1 … n, for n a power of two; otherwise those of the largest power of two
- * below n, then every second one (m = 1, 3, …) of twice that power.
- * slopes [n] out.  Source: Press, Smith, Lewis 2022, section 3, and their published code.
+ * Slopes 2^(-8m/n), m = 1 … n, for n a power of two; otherwise those of the largest power
+ * of two below n, then every second one (m = 1, 3, …) of twice that power. slopes [n]
+ * out.  Source: Press, Smith, Lewis 2022, section 3, and their published code.
  */
 void attn_alibi_standard(size_t n, double *slopes)
 {

@@ -1,7 +1,7 @@
 /*
- * attn_problem.c - one problem: what sizes alone cannot decide, its items, its verdict on a pair.
- * Not here: sizes (attn_dims.c), the single mask rules (attn_mask.c).
- * Start reading at attn_prepare, then attn_allowed and attn_bias.
+ * attn_problem.c - one problem: what sizes alone cannot decide, its items, its verdict on
+ * a pair. Not here: sizes (attn_dims.c), the single mask rules (attn_mask.c). Start
+ * reading at attn_prepare, then attn_allowed and attn_bias.
  */
 #include "core/attn_core.h"
 
@@ -15,7 +15,8 @@ const char *const ATTN_EMPTY_NAMES[] = {
     [ATTN_EMPTY_UNIFORM] = "uniform",
     [ATTN_EMPTY_ERROR] = "error",
 };
-_Static_assert(ATTN_COUNT(ATTN_EMPTY_NAMES) == ATTN_EMPTY_COUNT, "one name per behaviour");
+_Static_assert(ATTN_COUNT(ATTN_EMPTY_NAMES) == ATTN_EMPTY_COUNT,
+               "one name per behaviour");
 
 const struct attn_mask *attn_mask_of(const struct attn_problem *p, const char *name)
 {
@@ -25,10 +26,10 @@ const struct attn_mask *attn_mask_of(const struct attn_problem *p, const char *n
     return NULL;
 }
 
-/* ---- preparing -------------------------------------------------------------------------- */
+/* ---- preparing ---- */
 
-static bool fail_at(struct attn_err *err, enum attn_code code, const char *object, size_t b,
-                    size_t n, size_t want, size_t got)
+static bool fail_at(struct attn_err *err, enum attn_code code, const char *object,
+                    size_t b, size_t n, size_t want, size_t got)
 {
     if (err->code == ATTN_OK) {
         attn_fail(err, code, object, NULL, want, got);
@@ -50,8 +51,9 @@ static bool prepare_alignment(struct attn_problem *p, struct attn_err *err)
         if (alignment == ATTN_ALIGN_UNSTATED && p->d.T_q != T_new)
             return attn_fail(err, ATTN_E_ALIGNMENT, "causal", NULL, p->d.T_q, T_new);
     }
-    p->shift = alignment == ATTN_ALIGN_TOP_LEFT ? (ptrdiff_t)p->d.T_past
-                                                : (ptrdiff_t)p->d.T_kv - (ptrdiff_t)p->d.T_q;
+    p->shift = alignment == ATTN_ALIGN_TOP_LEFT
+                   ? (ptrdiff_t)p->d.T_past
+                   : (ptrdiff_t)p->d.T_kv - (ptrdiff_t)p->d.T_q;
     return true;
 }
 
@@ -93,9 +95,10 @@ static bool documents_fit(const struct attn_problem *p, struct attn_err *err)
 
     if (m == NULL)
         return true;
-    if (p->form.source == ATTN_CROSS || p->d.T_q > p->d.T_kv
-        || (p->d.T_past == 0 && p->d.T_q != p->d.T_kv))
-        return attn_fail(err, ATTN_E_CONTRADICTION, "documents", "T_kv", p->d.T_q, p->d.T_kv);
+    if (p->form.source == ATTN_CROSS || p->d.T_q > p->d.T_kv ||
+        (p->d.T_past == 0 && p->d.T_q != p->d.T_kv))
+        return attn_fail(err, ATTN_E_CONTRADICTION, "documents", "T_kv", p->d.T_q,
+                         p->d.T_kv);
     if (m->arg[0].table.p == NULL)
         return attn_fail(err, ATTN_E_MISSING, "documents.ids", NULL, 0, 0);
     return true;
@@ -124,7 +127,7 @@ static bool padding_fits(const struct attn_problem *p, struct attn_err *err)
 
 static bool window_fits(const struct attn_problem *p, struct attn_err *err)
 {
-    static const char *const sides[] = { "window.left", "window.right" };
+    static const char *const sides[] = {"window.left", "window.right"};
     const struct attn_mask *m = attn_mask_of(p, "window");
 
     for (size_t s = 0; m != NULL && s < ATTN_COUNT(sides); s++)
@@ -137,17 +140,17 @@ bool attn_prepare(struct attn_problem *p, struct attn_err *err)
 {
     assert(p->mask_count <= ATTN_MASKS_MAX);
     assert(p->d.T_past <= p->d.T_kv);
-    return prepare_score(p, err) && prepare_rope(p, err) && prepare_alignment(p, err)
-           && documents_fit(p, err) && padding_fits(p, err) && window_fits(p, err);
+    return prepare_score(p, err) && prepare_rope(p, err) && prepare_alignment(p, err) &&
+           documents_fit(p, err) && padding_fits(p, err) && window_fits(p, err);
 }
 
-/* ---- one item alone ---------------------------------------------------------------------- */
+/* ---- one item alone ---- */
 
 static void cut_table(struct attn_table *t, size_t b)
 {
-    static const size_t bytes[] = { [ATTN_ELEM_U8] = sizeof(uint8_t),
-                                    [ATTN_ELEM_I64] = sizeof(int64_t),
-                                    [ATTN_ELEM_F64] = sizeof(double) };
+    static const size_t bytes[] = {[ATTN_ELEM_U8] = sizeof(uint8_t),
+                                   [ATTN_ELEM_I64] = sizeof(int64_t),
+                                   [ATTN_ELEM_F64] = sizeof(double)};
 
     if (t->p != NULL)
         t->p = (const unsigned char *)t->p + b * t->stride_b * bytes[t->elem];
@@ -180,15 +183,17 @@ void attn_problem_item(const struct attn_problem *p, size_t b, struct attn_probl
     cut_table(&item->rope.k, b);
 }
 
-/* ---- one pair ------------------------------------------------------------------------------ */
+/* ---- one pair ---- */
 
-static double additive_at(const struct attn_problem *p, size_t b, size_t h, size_t i, size_t j)
+static double additive_at(const struct attn_problem *p, size_t b, size_t h, size_t i,
+                          size_t j)
 {
     const struct attn_table *t = &p->additive;
 
     if (t->p == NULL)
         return 0.0;
-    return ((const double *)t->p)[b * t->stride_b + h * t->stride_h + i * t->stride_i + j];
+    return (
+        (const double *)t->p)[b * t->stride_b + h * t->stride_h + i * t->stride_i + j];
 }
 
 bool attn_allowed(const struct attn_problem *p, size_t b, size_t h, size_t i, size_t j)
@@ -199,8 +204,9 @@ bool attn_allowed(const struct attn_problem *p, size_t b, size_t h, size_t i, si
     return additive_at(p, b, h, i, j) != -INFINITY;
 }
 
-/* additive_bhij - slope_h * |i + shift - j|; an additive -Infinity is no finite part and counts
-   as 0 here (attn_allowed forbids the pair).  Source: Press et al. 2022, section 3. */
+/* additive_bhij - slope_h * |i + shift - j|; an additive -Infinity is no finite part and
+   counts as 0 here (attn_allowed forbids the pair).  Source: Press et al. 2022,
+   section 3. */
 double attn_bias(const struct attn_problem *p, size_t b, size_t h, size_t i, size_t j)
 {
     const double added = additive_at(p, b, h, i, j);

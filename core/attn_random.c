@@ -8,10 +8,10 @@
 #include <assert.h>
 
 /*
- * The next number of the stream; *state moves on by the golden gamma, so the n-th number from a
- * seed s (n = 0, 1, …) can also be had alone, from the state s + n * gamma.
- * Source: Steele, Lea, Flood 2014, "Fast splittable pseudorandom number generators", figure 15
- * with the mixing constants of its variant 13 (Stafford).
+ * The next number of the stream; *state moves on by the golden gamma, so the n-th number
+ * from a seed s (n = 0, 1, …) can also be had alone, from the state s + n * gamma.
+ * Source: Steele, Lea, Flood 2014, "Fast splittable pseudorandom number generators",
+ * figure 15 with the mixing constants of its variant 13 (Stafford).
  */
 uint64_t attn_random_u64(uint64_t *state)
 {
@@ -22,7 +22,8 @@ uint64_t attn_random_u64(uint64_t *state)
     return z ^ (z >> 31);
 }
 
-/* A number in 0 … n-1, each as likely as the other: the incomplete last round is drawn again. */
+/* A number in 0 … n-1, each as likely as the other: the incomplete last round is drawn
+ * again. */
 size_t attn_random_below(uint64_t *state, size_t n)
 {
     assert(n > 0);

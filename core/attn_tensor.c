@@ -11,9 +11,9 @@ static const struct {
     const char *name;
     size_t bytes;
 } DTYPES[] = {
-    [ATTN_F64] = { "float64", sizeof(double) },
-    [ATTN_F32] = { "float32", sizeof(float) },
-    [ATTN_BOOL] = { "bool", sizeof(uint8_t) },
+    [ATTN_F64] = {"float64", sizeof(double)},
+    [ATTN_F32] = {"float32", sizeof(float)},
+    [ATTN_BOOL] = {"bool", sizeof(uint8_t)},
 };
 _Static_assert(ATTN_COUNT(DTYPES) == ATTN_DTYPE_COUNT, "one row per dtype");
 
@@ -29,8 +29,8 @@ const char *attn_dtype_name(enum attn_dtype dtype)
     return DTYPES[dtype].name;
 }
 
-/* The number of elements; 1 for rank 0.  The product must fit, as attn_plan and the reader have
-   checked. */
+/* The number of elements; 1 for rank 0.  The product must fit, as attn_plan and the
+   reader have checked. */
 size_t attn_tensor_count(const struct attn_tensor *t)
 {
     size_t count = 1;
@@ -57,8 +57,9 @@ double attn_tensor_get(const struct attn_tensor *t, size_t flat)
 }
 
 /*
- * The matrix at (b, h) of a tensor: rank 4 (B,h,rows,cols), rank 3 (B,rows,cols) with h ignored,
- * rank 2 (rows,cols) with both ignored.  Of rank 5 (B,h,rows,n,m) a row holds all n*m numbers.
+ * The matrix at (b, h) of a tensor: rank 4 (B,h,rows,cols), rank 3 (B,rows,cols) with h
+ * ignored, rank 2 (rows,cols) with both ignored.  Of rank 5 (B,h,rows,n,m) a row holds
+ * all n*m numbers.
  */
 struct attn_mat attn_slice(const struct attn_tensor *t, size_t b, size_t h)
 {
@@ -66,7 +67,7 @@ struct attn_mat attn_slice(const struct attn_tensor *t, size_t b, size_t h)
     assert(t->rank >= 2 && t->rank <= ATTN_RANK_MAX);
 
     const unsigned row_axis = t->rank == 2 ? 0 : t->rank == 3 ? 1 : 2;
-    struct attn_mat m = { .dtype = t->dtype, .rows = t->dim[row_axis], .cols = 1 };
+    struct attn_mat m = {.dtype = t->dtype, .rows = t->dim[row_axis], .cols = 1};
     size_t place = 0;
 
     for (unsigned a = row_axis + 1; a < t->rank; a++)
