@@ -9,6 +9,7 @@
 #include <jansson.h>
 
 #include "api/api.h"
+#include "api/api_number.h"
 #include "core/attn.h"
 
 #ifdef __cplusplus
@@ -64,20 +65,8 @@ bool api_puts(struct api_buffer *b, const char *text);
 bool api_put_string(struct api_buffer *b, const char *text);  /* JSON string with quotes         */
 bool api_put_double(struct api_buffer *b, double x);          /* JSON number or "NaN" string      */
 bool api_put_u64(struct api_buffer *b, uint64_t x);
-
-/* ---- numbers (api_number.cc: std::to_chars and std::from_chars) ------------------------------- */
-
-enum { API_NUMBER_MAX = 32 };          /* longest number or quoted non-finite                     */
-
-/* Shortest decimal that reads back to the same float; returns its length.  Non-finite values are
-   written with their quotes: "NaN", "Infinity", "-Infinity". */
-size_t api_number_write_f64(char *out, double x);
-size_t api_number_write_f32(char *out, float x);
-
-/* Reads one JSON number at *p (grammar: RFC 8259, strictly); moves *p past it. */
-enum api_number_result { API_NUMBER_OK, API_NUMBER_NOT_JSON, API_NUMBER_RANGE };
-enum api_number_result api_number_read_f64(const char **p, const char *end, double *x);
-enum api_number_result api_number_read_f32(const char **p, const char *end, float *x);
+/* Bytes of the UTF-8 character at text, which is before end; 0 when it is none. */
+size_t api_utf8_length(const char *text, const char *end);
 
 /* ---- the body with its arrays lifted out (api_lift.c) ------------------------------------------- */
 
@@ -93,6 +82,7 @@ struct api_span {
     unsigned rank;                     /* nesting depth, when regular                             */
     size_t dim[ATTN_RANK_MAX];         /* lengths, when regular                                   */
     bool regular;                      /* all rows equally long and deep, rank <= ATTN_RANK_MAX   */
+    enum { API_ODD_NONE, API_ODD_LENGTH, API_ODD_LEAF, API_ODD_ARRAY, API_ODD_DEEP } odd;
     unsigned odd_depth;                /* where it is not: the place of the first odd element     */
     size_t odd_at[ATTN_RANK_MAX + 1];
     size_t odd_want, odd_got;
@@ -105,6 +95,14 @@ struct api_doc {
     struct api_span *span;
     size_t span_count;
 };
+
+/* The scanner: fills ctx->reduced and ctx->span.  Errors: not-json, too-deep, too-large,
+   out-of-memory, with the place in the body and its JSON Pointer. */
+bool api_lift(struct api_ctx *ctx, const char *body, size_t len, size_t *span_count,
+              struct api_err *err);
+/* Records that the body is wrong at byte `at`: "… at line 1, column 5 (byte 4): what". */
+bool api_fail_at(struct api_err *err, const char *name, const char *pointer, const char *body,
+                 size_t at, const char *what);
 
 /* Reads the body; errors are not-json (with line, column and byte of the original body),
    duplicate-key, too-deep.  The tree and spans live until api_doc_close. */
@@ -135,6 +133,19 @@ bool api_read_object(void *into, const struct api_doc *doc, const json_t *object
 const char *api_pointer(char *out, const char *pointer, const char *name);
 const char *api_pointer_index(char *out, const char *pointer, size_t index);
 
+/* "a number", "an object", …: what a value is, for sentences; doc may be NULL. */
+const char *api_type_name(const struct api_doc *doc, const json_t *v);
+/* Of `count` names, the one that a typing error turned into `given`; NULL when none is near. */
+typedef const char *api_name_at_fn(const void *names, size_t n);
+const char *api_nearest(const char *given, api_name_at_fn *name_at, const void *names,
+                        size_t count);
+/* unknown-field or unknown-name (`name`), with a hint when `nearest` is not NULL. */
+bool api_fail_unknown(struct api_err *err, const char *name, const char *pointer,
+                      const char *given, const char *nearest);
+
+/* Every whole number up to here is a double of its own: 2^53. */
+extern const double API_WHOLE_MAX;
+
 bool api_read_bool(const json_t *v, const char *pointer, bool *out, struct api_err *err);
 bool api_read_size(const json_t *v, const char *pointer, size_t min, size_t max, size_t *out,
                    struct api_err *err);
@@ -146,6 +157,22 @@ bool api_read_choice(const json_t *v, const char *pointer, const char *const *na
 
 /* ---- tensors in requests (api_tensor.c) ------------------------------------------------------------- */
 
+enum api_source_dtype { API_DT_F64, API_DT_F32, API_DT_F16, API_DT_BF16, API_DT_BOOL, API_DT_COUNT,
+                        API_DT_UNSTATED = API_DT_COUNT };
+struct api_dtype_row { const char *name; size_t bytes; };
+extern const struct api_dtype_row API_DTYPES[API_DT_COUNT];
+
+/* Bytes that a base64 text of whole groups stands for. */
+size_t api_base64_bytes(const char *text, size_t len);
+/* Decodes whole groups of 4 characters; SIZE_MAX with the character's place in *bad otherwise. */
+size_t api_base64_read(const char *text, size_t len, unsigned char *out, size_t *bad);
+
+enum { API_SHAPE_TEXT_MAX = 160 };
+/* "(2,3,4)", for sentences; returns out. */
+const char *api_shape_text(char *out, unsigned rank, const size_t *dim);
+/* Product of the sizes; false when it cannot be counted (or 16 times it cannot). */
+bool api_count_of(unsigned rank, const size_t *dim, size_t *count);
+
 enum api_tensor_form { API_NESTED, API_FLAT, API_BASE64, API_INIT };
 
 struct api_tensor_in {                 /* a tensor as it was given, before memory is taken         */
@@ -156,9 +183,9 @@ struct api_tensor_in {                 /* a tensor as it was given, before memor
     size_t dim[ATTN_RANK_MAX];
     bool shaped;                       /* false for init without shape                              */
     const struct api_span *span;       /* nested array, flat data, or base64 text                   */
-    const char *small;                 /* base64 text that was too short to be lifted               */
+    const char *small;                 /* base64 text, lifted or not                                */
     size_t small_len;
-    int source_dtype;                  /* base64: f64, f32, bool, f16, bf16 (enum in api_tensor.c)   */
+    int source_dtype;                  /* enum api_source_dtype, as base64 or flat data states it */
     enum attn_init_kind init;
     uint64_t seed;
     double std;

@@ -1,0 +1,251 @@
+/*
+ * api_field.c - small fields: objects by tables of rows, and one reader a type.
+ * Not here: tensors (api_tensor.c), what the fields mean (api_request*.c).
+ * Start reading at api_read_object.
+ */
+#include "api/api_private.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { NAME_MAX_COMPARED = 40 };
+
+const double API_WHOLE_MAX = 9007199254740992.0;
+
+/* ---- pointers -------------------------------------------------------------------------------- */
+
+const char *api_pointer(char *out, const char *pointer, const char *name)
+{
+    char made[API_POINTER_MAX];
+    size_t len = (size_t)snprintf(made, sizeof made, "%s/", pointer);
+
+    for (; *name != '\0' && len + 2 < sizeof made; name++) {
+        if (*name == '~' || *name == '/') {
+            made[len++] = '~';
+            made[len++] = *name == '~' ? '0' : '1';
+        } else {
+            made[len++] = *name;
+        }
+    }
+    made[len < sizeof made ? len : sizeof made - 1] = '\0';
+    return memcpy(out, made, sizeof made);
+}
+
+const char *api_pointer_index(char *out, const char *pointer, size_t index)
+{
+    char text[24];
+
+    snprintf(text, sizeof text, "%zu", index);
+    return api_pointer(out, pointer, text);
+}
+
+/* ---- names ----------------------------------------------------------------------------------- */
+
+/* Single letters put in, left out or changed to turn one word into the other (Levenshtein). */
+static size_t letters_apart(const char *a, const char *b)
+{
+    const size_t n = strlen(a), m = strlen(b);
+    size_t row[NAME_MAX_COMPARED + 1];
+
+    if (n > NAME_MAX_COMPARED || m > NAME_MAX_COMPARED)
+        return SIZE_MAX;
+    for (size_t j = 0; j <= m; j++)
+        row[j] = j;
+    for (size_t i = 1; i <= n; i++) {
+        size_t diagonal = row[0];
+
+        row[0] = i;
+        for (size_t j = 1; j <= m; j++) {
+            const size_t change = diagonal + (a[i - 1] != b[j - 1]);
+
+            diagonal = row[j];
+            row[j] = row[j] < row[j - 1] ? row[j] + 1 : row[j - 1] + 1;
+            if (change < row[j])
+                row[j] = change;
+        }
+    }
+    return row[m];
+}
+
+/* Of `count` names, the one a typing error away from `given`; NULL when none is. */
+const char *api_nearest(const char *given, api_name_at_fn *name_at, const void *names,
+                        size_t count)
+{
+    const size_t len = strlen(given);
+    size_t best = len < 3 ? 1 : len < 6 ? 2 : 3;
+    const char *found = NULL;
+
+    for (size_t n = 0; n < count; n++) {
+        const char *name = name_at(names, n);
+        const size_t apart = letters_apart(given, name);
+
+        if (apart < best || (apart == best && found == NULL && apart < len)) {
+            best = apart;
+            found = name;
+        }
+    }
+    return found;
+}
+
+static const char *name_of_row(const void *rows, size_t n)
+{
+    return ((const struct api_field_row *)rows)[n].name;
+}
+
+static const char *name_of_list(const void *names, size_t n)
+{
+    return ((const char *const *)names)[n];
+}
+
+bool api_fail_unknown(struct api_err *err, const char *name, const char *pointer,
+                      const char *given, const char *nearest)
+{
+    return api_fail(err, name, pointer, "\"%.64s\" is not known here%s%s%s.", given,
+                    nearest != NULL ? "; did you mean \"" : "", nearest != NULL ? nearest : "",
+                    nearest != NULL ? "\"?" : "");
+}
+
+/* ---- objects --------------------------------------------------------------------------------- */
+
+bool api_read_object(void *into, const struct api_doc *doc, const json_t *object,
+                     const char *pointer, const struct api_field_row *rows, size_t count,
+                     struct api_err *err)
+{
+    char place[API_POINTER_MAX];
+    const char *key;
+    json_t *value;
+
+    if (!json_is_object(object))
+        return api_fail(err, "wrong-type", pointer, "An object is expected here, not %s.",
+                        api_type_name(doc, object));
+    json_object_foreach((json_t *)object, key, value) {
+        const struct api_field_row *row = NULL;
+
+        for (size_t n = 0; n < count && row == NULL; n++)
+            if (strcmp(rows[n].name, key) == 0)
+                row = &rows[n];
+        api_pointer(place, pointer, key);
+        if (row == NULL)
+            return api_fail_unknown(err, "unknown-field", place, key,
+                                    api_nearest(key, name_of_row, rows, count));
+        if (!row->read(into, doc, value, place, err))
+            return false;
+    }
+    for (size_t n = 0; n < count; n++)
+        if (rows[n].required && json_object_get(object, rows[n].name) == NULL)
+            return api_fail(err, "missing", api_pointer(place, pointer, rows[n].name),
+                            "\"%s\" is needed here and was not given.", rows[n].name);
+    return true;
+}
+
+/* ---- types ----------------------------------------------------------------------------------- */
+
+const char *api_type_name(const struct api_doc *doc, const json_t *v)
+{
+    const struct api_span *span = doc != NULL ? api_doc_span(doc, v) : NULL;
+
+    if (span != NULL)
+        return span->is_string ? "a string" : "an array";
+    switch (json_typeof(v)) {
+    case JSON_OBJECT: return "an object";
+    case JSON_ARRAY:  return "an array";
+    case JSON_STRING: return "a string";
+    case JSON_TRUE:
+    case JSON_FALSE:  return "a boolean";
+    case JSON_NULL:   return "null";
+    default:          return "a number";
+    }
+}
+
+bool api_read_bool(const json_t *v, const char *pointer, bool *out, struct api_err *err)
+{
+    if (!json_is_boolean(v))
+        return api_fail(err, "wrong-type", pointer, "true or false is expected here, not %s.",
+                        api_type_name(NULL, v));
+    *out = json_is_true(v);
+    return true;
+}
+
+static bool fail_whole(struct api_err *err, const char *pointer, int64_t min, int64_t max,
+                       const char *got)
+{
+    api_fail(err, "bad-value", pointer,
+             "A whole number from %" PRId64 " to %" PRId64 " is expected here, not %s.", min, max,
+             got);
+    snprintf(err->expected, sizeof err->expected, "%" PRId64 " to %" PRId64, min, max);
+    snprintf(err->observed, sizeof err->observed, "%s", got);
+    return false;
+}
+
+bool api_read_int(const json_t *v, const char *pointer, int64_t min, int64_t max, int64_t *out,
+                  struct api_err *err)
+{
+    char text[API_NUMBER_MAX + 1] = { 0 };
+    double real;
+
+    if (!json_is_number(v))
+        return api_fail(err, "wrong-type", pointer, "A whole number is expected here, not %s.",
+                        api_type_name(NULL, v));
+    if (json_is_real(v)) {
+        real = json_real_value(v);
+        api_number_write_f64(text, real);
+        if (real != floor(real) || fabs(real) > API_WHOLE_MAX)
+            return fail_whole(err, pointer, min, max, text);
+        *out = (int64_t)real;
+    } else {
+        *out = json_integer_value(v);
+        snprintf(text, sizeof text, "%" PRId64, *out);
+    }
+    return (*out >= min && *out <= max) || fail_whole(err, pointer, min, max, text);
+}
+
+bool api_read_size(const json_t *v, const char *pointer, size_t min, size_t max, size_t *out,
+                   struct api_err *err)
+{
+    const int64_t bound = (int64_t)API_WHOLE_MAX;
+    int64_t x;
+
+    if (!api_read_int(v, pointer, (int64_t)min, max < (size_t)bound ? (int64_t)max : bound, &x,
+                      err))
+        return false;
+    *out = (size_t)x;
+    return true;
+}
+
+bool api_read_double(const json_t *v, const char *pointer, double *out, struct api_err *err)
+{
+    if (!json_is_number(v))
+        return api_fail(err, "wrong-type", pointer, "A number is expected here, not %s.",
+                        api_type_name(NULL, v));
+    *out = json_number_value(v);
+    return true;
+}
+
+bool api_read_choice(const json_t *v, const char *pointer, const char *const *names,
+                     size_t count, int *out, struct api_err *err)
+{
+    const char *text = json_string_value(v);
+    char list[API_DETAIL_MAX / 2] = "";
+    size_t len = 0;
+
+    for (size_t n = 0; n < count; n++) {
+        if (text != NULL && strcmp(names[n], text) == 0) {
+            *out = (int)n;
+            return true;
+        }
+        if (len < sizeof list)
+            len += (size_t)snprintf(list + len, sizeof list - len, "%s\"%s\"",
+                                    n == 0 ? "" : ", ", names[n]);
+    }
+    if (text == NULL)
+        return api_fail(err, "wrong-type", pointer, "One of %s is expected here, not %s.", list,
+                        api_type_name(NULL, v));
+    return api_fail(err, "unknown-name", pointer, "\"%.64s\" is not one of %s%s%s%s.", text, list,
+                    api_nearest(text, name_of_list, names, count) != NULL ? "; did you mean \""
+                                                                          : "",
+                    api_nearest(text, name_of_list, names, count) != NULL
+                        ? api_nearest(text, name_of_list, names, count) : "",
+                    api_nearest(text, name_of_list, names, count) != NULL ? "\"?" : "");
+}

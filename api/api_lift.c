@@ -1,0 +1,433 @@
+/*
+ * api_lift.c - the scanner: checks the body's grammar and lifts arrays and long strings out of it.
+ * Not here: the reduced text as a tree (api_doc.c), numbers as numbers (api_tensor.c).
+ * Start reading at api_lift, then STATES; an array is "kept" when it holds an object.
+ *
+ * One pass without recursion.  Arrays are taken to hold no object until one is met; then the scan
+ * goes back to the outermost array that was wrong about itself, and now keeps the open ones in
+ * place.  No byte is read more than twice, since what is kept once stays kept.
+ */
+#include "api/api_private.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { DEPTH_MAX = 128, VALUES_MAX = 65536, STRING_LIFTED = 256, NO_LIFT = DEPTH_MAX };
+
+enum state { S_VALUE, S_VALUE_OR_END, S_KEY, S_KEY_OR_END, S_COLON, S_MORE, S_DONE };
+
+struct frame {                         /* one open array or object                                */
+    const char *begin;
+    size_t count;                      /* values finished in it                                   */
+    const char *key, *key_end;         /* objects: the key being read                             */
+    bool object;
+};
+
+struct scan {
+    struct api_ctx *ctx;
+    const char *body, *p, *end;
+    const char *copied;                /* up to here the body is in the reduced text              */
+    enum state state;
+    struct frame frame[DEPTH_MAX];
+    const char *kept[DEPTH_MAX];       /* by depth: where an array begins that holds an object    */
+    unsigned depth;
+    unsigned base;                     /* depth of the array being lifted; NO_LIFT = none         */
+    struct api_span cur;               /* that array so far                                       */
+    unsigned leaf_rank, deepest, dims_known;
+    size_t spans, values;
+    struct api_err *err;
+};
+
+/* ---- saying where ---------------------------------------------------------------------------- */
+
+bool api_fail_at(struct api_err *err, const char *name, const char *pointer, const char *body,
+                 size_t at, const char *what)
+{
+    size_t line = 1, column = 1;
+
+    for (size_t k = 0; k < at; k++) {
+        const unsigned char c = (unsigned char)body[k];
+
+        if (c == '\n') {
+            line++;
+            column = 1;
+        } else if ((c & 0xC0) != 0x80) {
+            column++;
+        }
+    }
+    return api_fail(err, name, pointer, "At line %zu, column %zu (byte %zu): %s.", line, column,
+                    at, what);
+}
+
+static void pointer_of(const struct scan *s, char *out)
+{
+    char key[API_POINTER_MAX], before[API_POINTER_MAX];
+
+    out[0] = '\0';
+    for (unsigned d = 0; d < s->depth; d++) {
+        const struct frame *f = &s->frame[d];
+
+        memcpy(before, out, sizeof before);
+        if (!f->object) {
+            api_pointer_index(out, before, f->count);
+        } else if (f->key != NULL) {
+            snprintf(key, sizeof key, "%.*s", (int)(f->key_end - f->key), f->key);
+            api_pointer(out, before, key);
+        }
+    }
+}
+
+static bool fail(struct scan *s, const char *name, const char *what)
+{
+    char pointer[API_POINTER_MAX];
+
+    pointer_of(s, pointer);
+    return api_fail_at(s->err, name, pointer, s->body, (size_t)(s->p - s->body), what);
+}
+
+static bool fail_char(struct scan *s, const char *expected)
+{
+    char what[160];
+    const unsigned char c = s->p < s->end ? (unsigned char)*s->p : 0;
+
+    if (s->p == s->end)
+        snprintf(what, sizeof what, "the body ends where %s should stand", expected);
+    else if (c > 0x20 && c < 0x7F)
+        snprintf(what, sizeof what, "'%c' stands where %s should", c, expected);
+    else
+        snprintf(what, sizeof what, "byte 0x%02X stands where %s should", c, expected);
+    return fail(s, "not-json", what);
+}
+
+/* ---- lifting --------------------------------------------------------------------------------- */
+
+/* Puts [n] where begin … end stood, and remembers the span. */
+static bool lift(struct scan *s, const struct api_span *span, const char *begin, const char *end)
+{
+    struct api_ctx *ctx = s->ctx;
+    char mark[32];
+
+    if (s->spans == ctx->span_cap) {
+        const size_t cap = ctx->span_cap == 0 ? 64 : 2 * ctx->span_cap;
+        struct api_span *more = realloc(ctx->span, cap * sizeof *more);
+
+        if (more == NULL)
+            return api_fail(s->err, "out-of-memory", NULL, "No memory to read the body.");
+        ctx->span = more;
+        ctx->span_cap = cap;
+    }
+    ctx->span[s->spans] = *span;
+    snprintf(mark, sizeof mark, "[%zu]", s->spans++);
+    if (!api_put(&ctx->reduced, s->copied, (size_t)(begin - s->copied)) ||
+        !api_puts(&ctx->reduced, mark))
+        return api_fail(s->err, "out-of-memory", NULL, "No memory to read the body.");
+    s->copied = end;
+    return true;
+}
+
+/* The first place where the array being lifted is not regular: `level` indices into it. */
+static void odd(struct scan *s, int kind, unsigned level, size_t want, size_t got)
+{
+    struct api_span *span = &s->cur;
+
+    if (span->odd != API_ODD_NONE)
+        return;
+    span->odd = kind;
+    span->odd_depth = level <= ATTN_RANK_MAX ? level : ATTN_RANK_MAX + 1;
+    span->odd_want = want;
+    span->odd_got = got;
+    for (unsigned k = 0; k < span->odd_depth; k++)
+        span->odd_at[k] = s->frame[s->base + k].count;
+}
+
+static void leaf(struct scan *s, bool *flag)
+{
+    const unsigned level = s->depth - s->base;
+
+    s->cur.leaves++;
+    *flag = true;
+    if (s->leaf_rank == 0 && s->deepest == level)
+        s->leaf_rank = level;
+    else if (s->leaf_rank != level)
+        odd(s, level < s->deepest ? API_ODD_LEAF : API_ODD_ARRAY, level,
+            s->leaf_rank != 0 ? s->leaf_rank : s->deepest, level);
+}
+
+static void lift_begin(struct scan *s, unsigned depth)
+{
+    s->base = depth;
+    s->cur = (struct api_span){ .begin = s->p };
+    s->leaf_rank = s->deepest = s->dims_known = 0;
+}
+
+/* An array closes at this level of the one being lifted. */
+static void lift_length(struct scan *s, unsigned level, size_t count)
+{
+    const unsigned bit = level < ATTN_RANK_MAX ? 1u << level : 0;
+
+    if (bit == 0)
+        return;
+    if ((s->dims_known & bit) == 0) {
+        s->dims_known |= bit;
+        s->cur.dim[level] = count;
+    } else if (s->cur.dim[level] != count) {
+        odd(s, API_ODD_LENGTH, level, s->cur.dim[level], count);
+    }
+}
+
+static bool lift_end(struct scan *s)
+{
+    s->cur.end = s->p;
+    s->cur.rank = s->leaf_rank != 0 ? s->leaf_rank : s->deepest;
+    s->cur.regular = s->cur.odd == API_ODD_NONE;
+    s->base = NO_LIFT;
+    return lift(s, &s->cur, s->cur.begin, s->cur.end);
+}
+
+/* ---- values ---------------------------------------------------------------------------------- */
+
+static bool value_done(struct scan *s)
+{
+    if (s->depth == 0) {
+        s->state = S_DONE;
+        return true;
+    }
+    s->frame[s->depth - 1].count++;
+    s->state = S_MORE;
+    if (s->base == NO_LIFT && ++s->values > VALUES_MAX)
+        return api_fail_numbers(s->err, "too-large", "", NULL, VALUES_MAX, s->values,
+                                "The body holds more than %d fields and objects.", VALUES_MAX);
+    return true;
+}
+
+static bool push(struct scan *s, bool object)
+{
+    if (s->depth == DEPTH_MAX)
+        return fail(s, "too-deep", "arrays and objects are nested more than 128 deep");
+    s->frame[s->depth++] = (struct frame){ .begin = s->p, .object = object };
+    s->p++;
+    s->state = object ? S_KEY_OR_END : S_VALUE_OR_END;
+    return true;
+}
+
+static bool open_array(struct scan *s)
+{
+    const unsigned depth = s->depth;
+
+    if (depth < DEPTH_MAX && s->base == NO_LIFT && s->kept[depth] != s->p)
+        lift_begin(s, depth);
+    if (s->base != NO_LIFT) {
+        const unsigned level = depth - s->base;
+
+        if (s->leaf_rank != 0 && level >= s->leaf_rank)
+            odd(s, API_ODD_ARRAY, level, s->leaf_rank, level + 1);
+        if (level == ATTN_RANK_MAX)
+            odd(s, API_ODD_DEEP, level, ATTN_RANK_MAX, level + 1);
+        if (level + 1 > s->deepest)
+            s->deepest = level + 1;
+    }
+    return push(s, false);
+}
+
+static bool open_object(struct scan *s)
+{
+    if (s->base == NO_LIFT)
+        return push(s, true);
+    for (unsigned d = s->base; d < s->depth; d++)
+        s->kept[d] = s->frame[d].begin;
+    s->p = s->frame[s->base].begin;
+    s->depth = s->base;
+    s->base = NO_LIFT;
+    s->state = S_VALUE;
+    return true;
+}
+
+static bool close_frame(struct scan *s)
+{
+    s->p++;
+    s->depth--;
+    if (s->base != NO_LIFT)
+        lift_length(s, s->depth - s->base, s->frame[s->depth].count);
+    if (s->depth == s->base && !lift_end(s))
+        return false;
+    return value_done(s);
+}
+
+/* Moves past the string that begins at p; its bytes without quotes are begin … end. */
+static bool string(struct scan *s, const char **begin, const char **end, bool *escaped)
+{
+    *begin = ++s->p;
+    *escaped = false;
+    while (s->p < s->end && *s->p != '"') {
+        const size_t n = api_utf8_length(s->p, s->end);
+
+        if ((unsigned char)*s->p < 0x20)
+            return fail_char(s, "a character of a string");
+        if (n == 0)
+            return fail(s, "not-json", "a string holds bytes that are not UTF-8");
+        if (*s->p != '\\') {
+            s->p += n;
+            continue;
+        }
+        *escaped = true;
+        if (++s->p == s->end || strchr("\"\\/bfnrtu", *s->p) == NULL || *s->p == '\0')
+            return fail_char(s, "an escape of JSON");
+        if (*s->p++ != 'u')
+            continue;
+        for (int k = 0; k < 4; k++, s->p++)
+            if (s->p == s->end || strchr("0123456789abcdefABCDEF", *s->p) == NULL ||
+                *s->p == '\0')
+                return fail_char(s, "a hexadecimal digit");
+    }
+    if (s->p == s->end)
+        return fail_char(s, "the end of a string");
+    *end = s->p++;
+    return true;
+}
+
+static bool string_value(struct scan *s)
+{
+    struct api_span span = { .is_string = true };
+    bool escaped;
+
+    if (!string(s, &span.begin, &span.end, &escaped))
+        return false;
+    if (s->base != NO_LIFT)
+        leaf(s, &s->cur.has_strings);
+    else if (!escaped && span.end - span.begin >= STRING_LIFTED &&
+             !lift(s, &span, span.begin - 1, span.end + 1))
+        return false;
+    return value_done(s);
+}
+
+static bool number_value(struct scan *s)
+{
+    const char *stop = api_number_end(s->p, s->end);
+
+    if (stop == NULL)
+        return fail(s, "not-json", "this is not a number of JSON");
+    s->p = stop;
+    if (s->base != NO_LIFT)
+        leaf(s, &s->cur.has_numbers);
+    return value_done(s);
+}
+
+static bool word_value(struct scan *s)
+{
+    static const char *const WORDS[] = { "true", "false", "null" };
+
+    for (size_t k = 0; k < API_COUNT(WORDS); k++) {
+        const size_t len = strlen(WORDS[k]);
+
+        if ((size_t)(s->end - s->p) < len || memcmp(s->p, WORDS[k], len) != 0)
+            continue;
+        s->p += len;
+        if (s->base != NO_LIFT)
+            leaf(s, k == 2 ? &s->cur.has_nulls : &s->cur.has_booleans);
+        return value_done(s);
+    }
+    if (*s->p == 'N' || *s->p == 'I')
+        return fail(s, "not-json", "NaN and Infinity are no numbers of JSON; where they are "
+                                   "allowed they are written as strings");
+    return fail_char(s, "a value");
+}
+
+/* ---- states ---------------------------------------------------------------------------------- */
+
+static bool at_value(struct scan *s)
+{
+    const char c = *s->p;
+
+    if (c == '{')
+        return open_object(s);
+    if (c == '[')
+        return open_array(s);
+    if (c == '"')
+        return string_value(s);
+    return c == '-' || (c >= '0' && c <= '9') ? number_value(s) : word_value(s);
+}
+
+static bool at_value_or_end(struct scan *s)
+{
+    return *s->p == ']' ? close_frame(s) : at_value(s);
+}
+
+static bool at_key(struct scan *s)
+{
+    struct frame *f = &s->frame[s->depth - 1];
+    bool escaped;
+
+    if (*s->p != '"')
+        return fail_char(s, "a name in double quotes");
+    if (!string(s, &f->key, &f->key_end, &escaped))
+        return false;
+    s->state = S_COLON;
+    return true;
+}
+
+static bool at_key_or_end(struct scan *s)
+{
+    return *s->p == '}' ? close_frame(s) : at_key(s);
+}
+
+static bool at_colon(struct scan *s)
+{
+    if (*s->p != ':')
+        return fail_char(s, "a colon");
+    s->p++;
+    s->state = S_VALUE;
+    return true;
+}
+
+static bool at_more(struct scan *s)
+{
+    const bool object = s->frame[s->depth - 1].object;
+
+    if (*s->p == (object ? '}' : ']'))
+        return close_frame(s);
+    if (*s->p != ',')
+        return fail_char(s, object ? "a comma or }" : "a comma or ]");
+    s->p++;
+    s->state = object ? S_KEY : S_VALUE;
+    return true;
+}
+
+static bool at_done(struct scan *s)
+{
+    return fail_char(s, "the end of the body");
+}
+
+static bool (*const STATES[])(struct scan *s) = {
+    [S_VALUE] = at_value,         [S_VALUE_OR_END] = at_value_or_end,
+    [S_KEY] = at_key,             [S_KEY_OR_END] = at_key_or_end,
+    [S_COLON] = at_colon,         [S_MORE] = at_more,
+    [S_DONE] = at_done,
+};
+
+static bool run(struct scan *s)
+{
+    for (;;) {
+        while (s->p < s->end && (*s->p == ' ' || *s->p == '\n' || *s->p == '\r' || *s->p == '\t'))
+            s->p++;
+        if (s->p == s->end)
+            return s->state == S_DONE || fail_char(s, "more");
+        if (!STATES[s->state](s))
+            return false;
+    }
+}
+
+bool api_lift(struct api_ctx *ctx, const char *body, size_t len, size_t *span_count,
+              struct api_err *err)
+{
+    struct scan s = { .ctx = ctx, .body = body, .p = body, .end = body + len, .copied = body,
+                      .base = NO_LIFT, .err = err };
+
+    ctx->reduced.len = 0;
+    if (!run(&s))
+        return false;
+    *span_count = s.spans;
+    if (!api_put(&ctx->reduced, s.copied, (size_t)(s.end - s.copied)))
+        return api_fail(err, "out-of-memory", NULL, "No memory to read the body.");
+    return true;
+}
