@@ -97,6 +97,16 @@ attn_stage_fn attn_stage_project_q, attn_stage_position_q, attn_stage_project_k,
 /* SCORE to MIX of one piece without a T_q x T_kv tensor (attn_tiled.c). */
 attn_stage_fn attn_tiled;
 
+/* Unscaled scores of a block of queries and keys: S [rows, keys], Q [rows, d_k], K [keys, d_k]. */
+void attn_score_block(const struct attn_problem *p, struct attn_mat S, struct attn_mat Q,
+                      struct attn_mat K);
+/* Narrows [*j0, *j1) to the first and last allowed key of n; false when none is. */
+bool attn_allowed_span(const uint8_t *allow, size_t n, size_t *j0, size_t *j1);
+/* The sink of a head in *sink, and its address; NULL when the problem has none. */
+const double *attn_sink_of(const struct attn_problem *p, size_t h, double *sink);
+/* EMPTY_ROW at (b, h, i); returns false. */
+bool attn_empty_fail(struct attn_err *err, size_t b, size_t h, size_t i);
+
 /*
  * H += A V over some keys.  Values that are not finite reach exactly the rows that read them
  * (weight not 0, or key allowed): 0 * Infinity never enters another row, and finite rows keep
@@ -120,7 +130,7 @@ extern const struct attn_axis_row ATTN_AXES[ATTN_AX_COUNT];
 struct attn_mat attn_slice(const struct attn_tensor *t, size_t b, size_t h);
 /* Rows first … first + rows - 1 of a matrix. */
 struct attn_mat attn_mat_rows(struct attn_mat m, size_t first, size_t rows);
-/* to = from; the two may be the same memory. */
+/* to = from; nothing when the two are the same memory, which may overlap in no other way. */
 void attn_mat_copy(struct attn_mat to, struct attn_mat from);
 /* Where a projection goes before RoPE: to its own object when held, else to the result's place. */
 static inline const struct attn_tensor *attn_before_rope(const struct attn_trace *t,

@@ -1,0 +1,114 @@
+/*
+ * attn_kernel.c - the inner loops over numbers, for double and float and for each vector width.
+ * Not here: the loops themselves (attn_kernel.inc), matrix products (attn_blas.c).
+ * Start reading at attn_kernel_of, then attn_kernel.inc.
+ *
+ * Every width gives the same bits: no multiply-add is fused, and sums run over the same 64 bytes
+ * of lanes whatever one register holds.
+ */
+#include "core/attn_core.h"
+
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+
+enum { BLOCK_BYTES = 64 };         /* one step of every loop, in one to four registers            */
+
+#define JOIN_(a, b, c) a##_##b##_##c
+#define JOIN(a, b, c) JOIN_(a, b, c)
+#define NAME(stem) JOIN(stem, WIDTH, REAL_BITS)
+
+/* clang-format off */
+#define WIDTH base
+#define VECTOR_BYTES 16
+#define TARGET
+#define REAL_BITS 64
+#include "core/attn_kernel.inc"
+#undef REAL_BITS
+#define REAL_BITS 32
+#include "core/attn_kernel.inc"
+#undef REAL_BITS
+#undef TARGET
+#undef VECTOR_BYTES
+#undef WIDTH
+
+#if defined(__x86_64__)
+#define WIDTH avx2
+#define VECTOR_BYTES 32
+#define TARGET __attribute__((target("avx2")))
+#define REAL_BITS 64
+#include "core/attn_kernel.inc"
+#undef REAL_BITS
+#define REAL_BITS 32
+#include "core/attn_kernel.inc"
+#undef REAL_BITS
+#undef TARGET
+#undef VECTOR_BYTES
+#undef WIDTH
+
+#define WIDTH avx512
+#define VECTOR_BYTES 64
+#define TARGET __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl")))
+#define REAL_BITS 64
+#include "core/attn_kernel.inc"
+#undef REAL_BITS
+#define REAL_BITS 32
+#include "core/attn_kernel.inc"
+#undef REAL_BITS
+#undef TARGET
+#undef VECTOR_BYTES
+#undef WIDTH
+#endif
+/* clang-format on */
+
+static bool always(void)
+{
+    return true;
+}
+
+#if defined(__x86_64__)
+static bool has_avx2(void)
+{
+    return __builtin_cpu_supports("avx2");
+}
+
+static bool has_avx512(void)
+{
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+}
+#endif
+
+static const struct width_row {    /* best first                                                  */
+    const char *name;
+    bool (*usable)(void);
+    const struct attn_kernel *f64, *f32;
+} WIDTHS[] = {
+#if defined(__x86_64__)
+    { "avx512", has_avx512, &kernel_avx512_64, &kernel_avx512_32 },
+    { "avx2", has_avx2, &kernel_avx2_64, &kernel_avx2_32 },
+#endif
+    { "base", always, &kernel_base_64, &kernel_base_32 },
+};
+
+const struct attn_kernel *attn_kernel_width(enum attn_dtype dtype, size_t n)
+{
+    assert(dtype == ATTN_F64 || dtype == ATTN_F32);
+    if (n >= ATTN_COUNT(WIDTHS) || !WIDTHS[n].usable())
+        return NULL;
+    return dtype == ATTN_F64 ? WIDTHS[n].f64 : WIDTHS[n].f32;
+}
+
+size_t attn_kernel_widths(void)
+{
+    return ATTN_COUNT(WIDTHS);
+}
+
+const struct attn_kernel *attn_kernel_of(enum attn_dtype dtype)
+{
+    const struct attn_kernel *best = NULL;
+
+    for (size_t n = 0; !best; n++)
+        best = attn_kernel_width(dtype, n);
+    return best;
+}

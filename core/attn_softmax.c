@@ -1,0 +1,234 @@
+/*
+ * attn_softmax.c - the stages SCORE, MASK and SOFTMAX: from Q and K to the weights A.
+ * Not here: score functions (attn_score.c), rules (attn_mask.c), the row itself
+ * (attn_kernel.inc), the path that holds no pairwise tensor (attn_tiled.c).
+ * Start reading at attn_stage_score.
+ */
+#include "core/attn_core.h"
+
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+
+/* Row i of head h of item b of an object (B,h,T_q,…), or NULL when it is not held. */
+static void *row_of(const struct attn_trace *t, enum attn_object o, size_t b, size_t h, size_t i)
+{
+    if (!t->t[o].p)
+        return NULL;
+
+    const struct attn_mat m = attn_slice(&t->t[o], b, h);
+
+    return (char *)m.p + i * m.ld * attn_dtype_bytes(m.dtype);
+}
+
+/* ---- SCORE ---------------------------------------------------------------------------------- */
+
+void attn_score_block(const struct attn_problem *p, struct attn_mat S, struct attn_mat Q,
+                      struct attn_mat K)
+{
+    const size_t bytes = attn_dtype_bytes(S.dtype);
+
+    if (p->score->bilinear) {
+        attn_gemm(S, Q, false, K, true, 1, 0);
+        return;
+    }
+    for (size_t r = 0; r < S.rows; r++)
+        p->score->keys(S.dtype, S.cols, Q.cols, (char *)Q.p + r * Q.ld * bytes, K.p,
+                       p->in[ATTN_IN_V_A].p, (char *)S.p + r * S.ld * bytes);
+}
+
+/* S_raw = Q K^T (or the additive score), S = softcap(S_raw * scale / temperature): every pair,
+   forbidden ones too. */
+bool attn_stage_score(const struct attn_run_ctx *run, struct attn_piece piece,
+                      struct attn_err *err)
+{
+    const struct attn_problem *p = run->p;
+    const struct attn_kernel *kernel = attn_kernel_of(p->dtype);
+    const size_t rows = piece.i1 - piece.i0, g = attn_kv_head(&p->d, piece.h);
+    const enum attn_object first = run->t->t[ATTN_S_RAW].p ? ATTN_S_RAW : ATTN_S;
+    const struct attn_mat raw =
+        attn_mat_rows(attn_slice(&run->t->t[first], piece.b, piece.h), piece.i0, rows);
+
+    (void)err;
+    attn_score_block(
+        p, raw, attn_mat_rows(attn_slice(&run->t->t[ATTN_Q], piece.b, piece.h), piece.i0, rows),
+        attn_slice(&run->t->t[ATTN_K], piece.b, g));
+    if (run->t->t[ATTN_S].p)
+        kernel->scale_cap(rows * raw.cols, raw.p, p->scale / p->temperature, p->softcap,
+                          row_of(run->t, ATTN_S, piece.b, piece.h, piece.i0));
+    return true;
+}
+
+/* ---- MASK ----------------------------------------------------------------------------------- */
+
+bool attn_bias_row(const struct attn_problem *p, size_t b, size_t h, size_t i, size_t j0,
+                   size_t j1, double *m)
+{
+    const struct attn_table *t = &p->additive;
+
+    if (!t->p && !p->alibi)
+        return false;
+
+    const double *added = t->p ? (const double *)t->p + b * t->stride_b + h * t->stride_h
+                                     + i * t->stride_i
+                               : NULL;
+    const double slope = p->alibi ? p->alibi[h] : 0;
+    const double at = (double)((ptrdiff_t)i + p->shift);
+
+    for (size_t j = j0; j < j1; j++) {
+        m[j - j0] = added && added[j] > -INFINITY ? added[j] : 0;
+        if (p->alibi)
+            m[j - j0] -= slope * fabs(at - (double)j);
+    }
+    return true;
+}
+
+/* M of one row: bias where allowed, -Infinity elsewhere. */
+static void mask_row(const struct attn_problem *p, size_t b, size_t h, size_t i,
+                     const uint8_t *allow, void *m)
+{
+    enum { CHUNK = 256 };
+    const struct attn_kernel *kernel = attn_kernel_of(p->dtype);
+    const size_t bytes = attn_dtype_bytes(p->dtype);
+    double bias[CHUNK];
+
+    for (size_t j = 0; j < p->d.T_kv; j += CHUNK) {
+        const size_t n = p->d.T_kv - j < CHUNK ? p->d.T_kv - j : CHUNK;
+        void *to = (char *)m + j * bytes;
+        const bool biased = attn_bias_row(p, b, h, i, j, j + n, bias);
+
+        if (biased)
+            kernel->from_double(n, bias, to);
+        kernel->masked(n, NULL, biased ? to : NULL, allow + j, to);
+    }
+}
+
+/* allowed from the rules, and M when held. */
+bool attn_stage_mask(const struct attn_run_ctx *run, struct attn_piece piece,
+                     struct attn_err *err)
+{
+    const struct attn_problem *p = run->p;
+
+    (void)err;
+    for (size_t i = piece.i0; i < piece.i1; i++) {
+        uint8_t *allow = row_of(run->t, ATTN_ALLOWED, piece.b, piece.h, i);
+        void *m = row_of(run->t, ATTN_M, piece.b, piece.h, i);
+        size_t j0 = 0, j1 = p->d.T_kv;
+        bool exact = false;
+
+        attn_allow_range(p, piece.b, piece.h, i, &j0, &j1, &exact);
+        memset(allow, 0, p->d.T_kv);
+        if (exact)
+            memset(allow + j0, 1, j1 - j0);
+        else
+            attn_allow_row(p, piece.b, piece.h, i, j0, j1, allow + j0);
+        if (m)
+            mask_row(p, piece.b, piece.h, i, allow, m);
+    }
+    return true;
+}
+
+/* ---- SOFTMAX -------------------------------------------------------------------------------- */
+
+const double *attn_sink_of(const struct attn_problem *p, size_t h, double *sink)
+{
+    if (!p->in[ATTN_IN_SINK].p)
+        return NULL;
+    *sink = attn_tensor_get(&p->in[ATTN_IN_SINK], h);
+    return sink;
+}
+
+bool attn_empty_fail(struct attn_err *err, size_t b, size_t h, size_t i)
+{
+    const bool first = err->code == ATTN_OK;
+
+    attn_fail(err, ATTN_E_EMPTY_ROW, "A", NULL, 1, 0);
+    if (first) {
+        err->at[0] = b;
+        err->at[1] = h;
+        err->at[2] = i;
+    }
+    return false;
+}
+
+bool attn_allowed_span(const uint8_t *allow, size_t n, size_t *j0, size_t *j1)
+{
+    const uint8_t *first = memchr(allow, 1, n);
+
+    if (!first)
+        return false;
+    *j0 = (size_t)(first - allow);
+    *j1 = (size_t)((const uint8_t *)memrchr(allow, 1, n) - allow) + 1;
+    return true;
+}
+
+/* A of one row with an allowed key in [j0, j1); returns its lse.  Rows of s, m, allow and a are
+   whole; m may be NULL. */
+static double softmax_row(const struct attn_problem *p, const uint8_t *allow, size_t j0,
+                          size_t j1, const char *s, const char *m, const double *sink, char *a)
+{
+    const struct attn_kernel *kernel = attn_kernel_of(p->dtype);
+    const size_t bytes = attn_dtype_bytes(p->dtype);
+    const bool all = !memchr(allow + j0, 0, j1 - j0);
+
+    memset(a, 0, j0 * bytes);
+    memset(a + j1 * bytes, 0, (p->d.T_kv - j1) * bytes);
+    return kernel
+        ->softmax_row(j1 - j0, s + j0 * bytes, m ? m + j0 * bytes : NULL, all ? NULL : allow + j0,
+                      sink, a + j0 * bytes)
+        .lse;
+}
+
+/* What a row without any allowed key gives; its sum of exponentials is 0 whatever the mode. */
+static bool empty_row(const struct attn_problem *p, size_t b, size_t h, size_t i, void *a,
+                      struct attn_err *err)
+{
+    const double weight[] = {
+        [ATTN_EMPTY_ZERO] = 0,
+        [ATTN_EMPTY_NAN] = (double)NAN,
+        [ATTN_EMPTY_UNIFORM] = 1 / (double)p->d.T_kv,
+        [ATTN_EMPTY_ERROR] = 0,
+    };
+
+    if (p->empty_rows == ATTN_EMPTY_ERROR)
+        return attn_empty_fail(err, b, h, i);
+    attn_kernel_of(p->dtype)->fill(p->d.T_kv, weight[p->empty_rows], a);
+    return true;
+}
+
+/*
+ * A = softmax over keys of S + M, lse, S_masked and the flags of empty rows.
+ *
+ * A is exactly 0 where forbidden, whatever S holds there.  A row is NaN at its allowed keys when
+ * an allowed score is NaN or +Infinity, or when all of them are -Infinity (0/0: overflow has left
+ * nothing to weigh).  Empty rows have lse -Infinity, with a sink too.
+ */
+bool attn_stage_softmax(const struct attn_run_ctx *run, struct attn_piece piece,
+                        struct attn_err *err)
+{
+    const struct attn_problem *p = run->p;
+    const struct attn_kernel *kernel = attn_kernel_of(p->dtype);
+    const size_t b = piece.b, h = piece.h;
+    double value;
+    const double *sink = attn_sink_of(p, h, &value);
+
+    for (size_t i = piece.i0; i < piece.i1; i++) {
+        const size_t row = (b * p->d.h + h) * p->d.T_q + i;
+        const uint8_t *allow = row_of(run->t, ATTN_ALLOWED, b, h, i);
+        const void *s = row_of(run->t, ATTN_S, b, h, i), *m = row_of(run->t, ATTN_M, b, h, i);
+        void *a = row_of(run->t, ATTN_A, b, h, i), *sm = row_of(run->t, ATTN_S_MASKED, b, h, i);
+        double lse = -(double)INFINITY;
+        size_t j0 = 0, j1 = 0;
+
+        run->t->empty[row] = !attn_allowed_span(allow, p->d.T_kv, &j0, &j1);
+        if (sm)
+            kernel->masked(p->d.T_kv, s, m, allow, sm);
+        if (!run->t->empty[row])
+            lse = softmax_row(p, allow, j0, j1, s, m, sink, a);
+        else if (!empty_row(p, b, h, i, a, err))
+            return false;
+        if (run->t->t[ATTN_LSE].p)
+            kernel->set(run->t->t[ATTN_LSE].p, row, lse);
+    }
+    return true;
+}
