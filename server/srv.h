@@ -7,7 +7,6 @@
 #define SRV_H
 
 #include <pthread.h>
-#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -201,6 +200,7 @@ struct srv_connection {
     int fd;
     _Atomic(enum srv_phase) phase;
     _Atomic(int64_t) until_us;   /* when the phase must have ended            */
+    struct srv_request *request; /* the I/O thread's alone                    */
     bool linger;                 /* the peer may still be sending: close late */
 };
 
@@ -213,11 +213,11 @@ void srv_connection_enter(struct srv_connection *connection, enum srv_phase phas
                           int64_t until_us);
 bool srv_connection_leave(struct srv_connection *connection, enum srv_phase phase);
 bool srv_connection_rest(struct srv_connection *connection, int64_t until_us);
-void srv_connection_send_problem(struct srv_request *request);
 
 /* ---- answers: srv_reply.c, srv_cors.c, srv_health.c, srv_library.c ---- */
 
 int srv_reply_queue(struct srv_request *request);
+void srv_connection_send_problem(struct srv_request *request);
 int64_t srv_transfer_us(const struct srv_server *server, uint64_t bytes);
 
 typedef void srv_header_fn(void *arg, const char *name, const char *value);
@@ -230,8 +230,7 @@ void srv_health_live(struct srv_server *server, struct api_reply *reply);
 void srv_health_ready(struct srv_server *server, struct api_reply *reply);
 int srv_healthcheck(const struct srv_config *config);
 
-void srv_library_setup(struct srv_server *server);
-void srv_library_log(void *arg, const char *format, va_list args);
+bool srv_library_setup(struct srv_server *server);
 
 /* ---- log: srv_log.c ---- */
 
@@ -269,6 +268,7 @@ struct srv_server {
 };
 
 bool srv_http_start(struct srv_server *server, int listen_fd);
+struct srv_connection *srv_connection_of(struct MHD_Connection *mhd);
 int srv_http_quiesce(struct srv_server *server);
 void srv_http_stop(struct srv_server *server);
 void srv_task_run(void *server, struct srv_task *task, struct api_ctx *ctx);

@@ -221,7 +221,7 @@ static enum MHD_Result on_request(void *server, struct MHD_Connection *mhd, cons
     return MHD_YES;
 }
 
-static struct srv_connection *connection_of(struct MHD_Connection *mhd)
+struct srv_connection *srv_connection_of(struct MHD_Connection *mhd)
 {
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
@@ -233,7 +233,7 @@ static struct srv_connection *connection_of(struct MHD_Connection *mhd)
 static void *on_line(void *server_arg, const char *target, struct MHD_Connection *mhd)
 {
     struct srv_server *const server = server_arg;
-    struct srv_connection *const connection = connection_of(mhd);
+    struct srv_connection *const connection = srv_connection_of(mhd);
     struct srv_request *request;
 
     if (connection == NULL || target == NULL)
@@ -244,21 +244,13 @@ static void *on_line(void *server_arg, const char *target, struct MHD_Connection
     atomic_fetch_add(&server->in_flight, 1);
     request->mhd = mhd;
     request->connection = connection;
+    connection->request = request;
     request->target_bytes = strlen(target);
     srv_path_copy(target, request->path, sizeof request->path);
     srv_id_make(request->id, sizeof request->id);
     srv_connection_enter(connection, SRV_RECEIVING,
                          request->start_us + srv_transfer_us(server, 0));
     return request;
-}
-
-/* The status the library refused a request with by itself; 0 = it sent none. */
-static int status_of_library(struct MHD_Connection *mhd)
-{
-    const union MHD_ConnectionInfo *info =
-        MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_HTTP_STATUS);
-
-    return info != NULL ? (int)info->http_status : 0;
 }
 
 /* The last byte has been sent, or the connection has broken. */
@@ -269,20 +261,19 @@ static void on_end(void *server_arg, struct MHD_Connection *mhd, void **request_
     struct srv_request *const request = *request_arg;
     bool expired;
 
+    (void)mhd;
     if (request == NULL)
         return;
     *request_arg = NULL;
+    request->connection->request = NULL;
     expired = srv_connection_rest(request->connection,
                                   srv_now_us() + server->config.idle_timeout_s * 1000000);
     if (expired && request->reply.status == 0) {
         srv_request_refuse(request, API_P_TIMEOUT, NULL);
         srv_connection_send_problem(request);
-    } else if (request->reply.status == 0) {
-        request->reply.status = status_of_library(mhd);
-        request->connection->linger = true;
     }
     if (code != MHD_REQUEST_TERMINATED_COMPLETED_OK && request->reply.error == NULL)
-        request->reply.error = request->reply.status == 0 ? "client_gone" : "not_delivered";
+        request->reply.error = "client_gone";
     srv_log_request(&server->log, request);
     srv_request_release(request);
     atomic_fetch_sub(&server->in_flight, 1);
@@ -313,11 +304,11 @@ bool srv_http_start(struct srv_server *server, int listen_fd)
         { MHD_OPTION_END, 0, NULL },
     };
 
-    srv_library_setup(server);
+    if (!srv_library_setup(server))
+        return false;
     server->daemon = MHD_start_daemon(
-        MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG, 0, NULL,
-        NULL, on_request, server, MHD_OPTION_EXTERNAL_LOGGER, srv_library_log, server,
-        MHD_OPTION_LISTEN_SOCKET, listen_fd, MHD_OPTION_STRICT_FOR_CLIENT, 1,
+        MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL, on_request,
+        server, MHD_OPTION_LISTEN_SOCKET, listen_fd, MHD_OPTION_STRICT_FOR_CLIENT, 1,
         MHD_OPTION_CONNECTION_LIMIT, (unsigned)server->config.connection_max,
         MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_BYTES,
         MHD_OPTION_CONNECTION_MEMORY_INCREMENT, (size_t)CONNECTION_STEP_BYTES,

@@ -1,51 +1,40 @@
 /*
  * srv_library.c - makes the HTTP library's own error answers problem documents like all others.
  * Not here: errors this server finds itself (srv_headers.c).
- * Start reading at error_response.
+ * Start reading at MHD_queue_response.
  *
  * The library refuses some requests before anybody is asked: a malformed chunk, a Content-Length
- * that is no number, a header larger than its memory.  It has no hook for the text it then sends,
- * but it makes that answer by calling its own public function, which this program never calls.
- * A function of that name in the program is found first by the dynamic linker, so the library
- * calls ours.  Linked statically or against a library without this call, the answer keeps the
- * library's text and the right status.
+ * that is no number, a header larger than its memory.  It has no hook for the text it then
+ * sends, but it queues that answer by calling its own public function.  A function of that name
+ * in the program is found first by the dynamic linker, so the library calls ours, which passes
+ * this server's answers on and sends a problem document in place of the library's.  Were the
+ * library linked statically, its answers would keep its own text and the right status.
  */
 #include "server/srv.h"
 
+#include <dlfcn.h>
 #include <microhttpd.h>
+#include <stdlib.h>
 #include <string.h>
 
+typedef enum MHD_Result queue_response_fn(struct MHD_Connection *, unsigned,
+                                          struct MHD_Response *);
+
+static queue_response_fn *library_queue_response;
 static struct srv_server *library_server;
-static _Thread_local unsigned refused_status;
 
-struct MHD_Response *MHD_create_response_from_buffer(size_t size, void *buffer,
-                                                     enum MHD_ResponseMemoryMode mode);
-struct MHD_Response *MHD_create_response_from_buffer_static(size_t size, const void *buffer);
-
-void srv_library_setup(struct srv_server *server) { library_server = server; }
-
-/* The library says which status it is about to answer with just before it does. */
-void srv_library_log(void *arg, const char *format, va_list args)
+/* Once, before the daemon starts; false when the library lacks the function. */
+bool srv_library_setup(struct srv_server *server)
 {
-    (void)arg;
-    if (strncmp(format, "Error processing request", 24) == 0)
-        refused_status = va_arg(args, unsigned);
+    void *const symbol = dlsym(RTLD_NEXT, "MHD_queue_response");
+
+    library_server = server;
+    memcpy(&library_queue_response, &symbol, sizeof symbol);
+    return symbol != NULL;
 }
 
-static void response_header(void *response, const char *name, const char *value)
-{
-    MHD_add_response_header(response, name, value);
-}
-
-static void response_freed(void *bytes)
-{
-    struct api_buffer buffer = { .p = bytes };
-
-    api_buffer_free(&buffer);
-}
-
-/* The problem that goes with a status of the library; API_PROBLEM_COUNT = none of ours. */
-static enum api_problem_kind kind_of(unsigned status)
+/* The problem that goes with a status of the library; false = none of ours. */
+static bool kind_of(unsigned status, enum api_problem_kind *kind)
 {
     static const struct {
         unsigned status;
@@ -57,46 +46,47 @@ static enum api_problem_kind kind_of(unsigned status)
     };
 
     for (size_t k = 0; k < COUNT(KINDS); k++)
-        if (KINDS[k].status == status)
-            return KINDS[k].kind;
-    return API_PROBLEM_COUNT;
+        if (KINDS[k].status == status) {
+            *kind = KINDS[k].kind;
+            return true;
+        }
+    return false;
 }
 
-static struct MHD_Response *error_response(size_t size, void *text)
+/* Answers in the library's place, straight to the socket; where it has not even read a request
+   line, with a record that lives for this one call. */
+static void answer(struct srv_connection *connection, struct srv_request *request,
+                   enum api_problem_kind kind)
 {
-    const enum api_problem_kind kind = kind_of(refused_status);
-    struct srv_request request = { .server = library_server };
-    struct MHD_Response *response;
+    const bool nameless = request == NULL;
 
-    refused_status = 0;
-    if (kind == API_PROBLEM_COUNT || library_server == NULL)
-        return MHD_create_response_from_buffer_with_free_callback_cls(size, text, NULL, NULL);
-    srv_id_make(request.id, sizeof request.id);
-    request.problem = (struct srv_problem){ .set = true, .kind = kind };
-    srv_request_write_problem(&request);
-    response = MHD_create_response_from_buffer_with_free_callback_cls(
-        request.out.len, request.out.p, response_freed, request.out.p);
-    if (response == NULL) {
-        api_buffer_free(&request.out);
-        return NULL;
+    if (nameless) {
+        request = srv_request_new(library_server);
+        if (request == NULL)
+            return;
+        request->connection = connection;
+        srv_id_make(request->id, sizeof request->id);
     }
-    srv_reply_headers(&request, response_header, response);
-    return response;
+    srv_request_refuse(request, kind, NULL);
+    srv_connection_send_problem(request);
+    if (nameless) {
+        srv_log_request(&library_server->log, request);
+        srv_request_release(request);
+    }
 }
 
-struct MHD_Response *MHD_create_response_from_buffer(size_t size, void *buffer,
-                                                     enum MHD_ResponseMemoryMode mode)
+/* Takes the place of the library's function, for this program and for the library itself.
+   MHD_NO makes the library close the connection, which is all that is left to do. */
+enum MHD_Result MHD_queue_response(struct MHD_Connection *mhd, unsigned status,
+                                   struct MHD_Response *response)
 {
-    (void)mode;                  /* the library's own texts are static */
-    return error_response(size, buffer);
-}
+    struct srv_connection *const connection = srv_connection_of(mhd);
+    struct srv_request *const request = connection == NULL ? NULL : connection->request;
+    const bool ours = request != NULL && request->reply.status != 0;
+    enum api_problem_kind kind;
 
-struct MHD_Response *MHD_create_response_from_buffer_static(size_t size, const void *buffer)
-{
-    union {
-        const void *from;
-        void *to;
-    } text = { .from = buffer };
-
-    return error_response(size, text.to);
+    if (ours || connection == NULL || !kind_of(status, &kind))
+        return library_queue_response(mhd, status, response);
+    answer(connection, request, kind);
+    return MHD_NO;
 }

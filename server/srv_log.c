@@ -7,6 +7,7 @@
 
 #include <inttypes.h>
 #include <poll.h>
+#include <stdarg.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>

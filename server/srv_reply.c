@@ -1,12 +1,13 @@
 /*
  * srv_reply.c - from a reply of the API to a response of the HTTP library.
  * Not here: the bytes of the body (api/).
- * Start reading at srv_reply_queue.
+ * Start reading at srv_reply_queue; srv_connection_send_problem is the way past the library.
  */
 #include "server/srv.h"
 
 #include <microhttpd.h>
 #include <string.h>
+#include <sys/socket.h>
 
 /* Every header of an answer but its length, in the order in which they are sent. */
 void srv_reply_headers(const struct srv_request *request, srv_header_fn *add, void *arg)
@@ -77,4 +78,48 @@ int srv_reply_queue(struct srv_request *request)
     queued = (int)MHD_queue_response(request->mhd, (unsigned)reply->status, response);
     MHD_destroy_response(response);
     return queued;
+}
+
+struct raw_text {
+    char text[4096];
+    size_t length;
+};
+
+static void raw_header(void *arg, const char *name, const char *value)
+{
+    struct raw_text *raw = arg;
+    const size_t room = sizeof raw->text - raw->length;
+    const int n = snprintf(raw->text + raw->length, room, "%s: %s\r\n", name, value);
+
+    if (n > 0 && (size_t)n < room)
+        raw->length += (size_t)n;
+}
+
+/*
+ * Answers with the request's problem straight to the socket, past the HTTP library, which
+ * takes no answer in the middle of a body.  Nothing else is being sent then; the caller ends
+ * the connection.
+ */
+void srv_connection_send_problem(struct srv_request *request)
+{
+    struct raw_text raw;
+    char length[24];
+
+    request->close = true;
+    srv_request_write_problem(request);
+    raw.length = (size_t)snprintf(raw.text, sizeof raw.text, "HTTP/1.1 %d %s\r\n",
+                                  request->reply.status,
+                                  MHD_get_reason_phrase_for((unsigned)request->reply.status));
+    srv_reply_headers(request, raw_header, &raw);
+    snprintf(length, sizeof length, "%zu", request->out.len);
+    raw_header(&raw, "Content-Length", length);
+    if (raw.length + 2 + request->out.len > sizeof raw.text)
+        return;
+    memcpy(raw.text + raw.length, "\r\n", 2);
+    raw.length += 2;
+    memcpy(raw.text + raw.length, request->out.p, request->out.len);
+    raw.length += request->out.len;
+    if (send(request->connection->fd, raw.text, raw.length, MSG_DONTWAIT | MSG_NOSIGNAL) > 0)
+        request->sent_bytes = request->out.len;
+    request->connection->linger = true;
 }

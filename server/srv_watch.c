@@ -11,7 +11,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -48,13 +47,18 @@ static void wake(struct srv_watch *watch)
 }
 
 /* Ends one connection whose phase is over.  Its I/O thread reads the end of the input and
-   closes; while a request was on its way it may still send, for the 408. */
+   closes; while a request was on its way it may still send, for the 408.
+   What a slow reader has not taken is discarded with its connection. */
 static void connection_expire(struct srv_connection *connection, enum srv_phase phase)
 {
-    const int side = phase == SRV_RECEIVING ? SHUT_RD : SHUT_RDWR;
+    const struct linger discard = { .l_onoff = 1 };
+    const bool sending = phase == SRV_SENDING, receiving = phase == SRV_RECEIVING;
 
-    if (atomic_compare_exchange_strong(&connection->phase, &phase, SRV_EXPIRED))
-        shutdown(connection->fd, side);
+    if (!atomic_compare_exchange_strong(&connection->phase, &phase, SRV_EXPIRED))
+        return;
+    if (sending)
+        setsockopt(connection->fd, SOL_SOCKET, SO_LINGER, &discard, sizeof discard);
+    shutdown(connection->fd, receiving ? SHUT_RD : SHUT_RDWR);
 }
 
 static void connections_check(struct srv_watch *watch)
@@ -237,54 +241,4 @@ bool srv_connection_rest(struct srv_connection *connection, int64_t until_us)
 bool srv_connection_leave(struct srv_connection *connection, enum srv_phase phase)
 {
     return atomic_compare_exchange_strong(&connection->phase, &phase, SRV_WORKING);
-}
-
-struct raw_text {
-    char text[4096];
-    size_t length;
-};
-
-static void raw_header(void *arg, const char *name, const char *value)
-{
-    struct raw_text *raw = arg;
-    const size_t room = sizeof raw->text - raw->length;
-    const int n = snprintf(raw->text + raw->length, room, "%s: %s\r\n", name, value);
-
-    if (n > 0 && (size_t)n < room)
-        raw->length += (size_t)n;
-}
-
-/*
- * Answers with the request's problem straight to the socket, past the HTTP library, which
- * takes no answer in the middle of a body.  Nothing else is being sent then; the caller ends
- * the connection.
- */
-void srv_connection_send_problem(struct srv_request *request)
-{
-    static const char *const REASONS[] = {
-        [API_P_TIMEOUT] = "Request Timeout",
-        [API_P_BODY_TOO_LARGE] = "Content Too Large",
-        [API_P_OVERLOADED] = "Service Unavailable",
-    };
-    struct raw_text raw;
-    char length[24];
-    const char *reason;
-
-    request->close = true;
-    srv_request_write_problem(request);
-    reason = request->problem.kind < COUNT(REASONS) ? REASONS[request->problem.kind] : NULL;
-    raw.length = (size_t)snprintf(raw.text, sizeof raw.text, "HTTP/1.1 %d %s\r\n",
-                                  request->reply.status, reason ? reason : "Error");
-    srv_reply_headers(request, raw_header, &raw);
-    snprintf(length, sizeof length, "%zu", request->out.len);
-    raw_header(&raw, "Content-Length", length);
-    if (raw.length + 2 + request->out.len > sizeof raw.text)
-        return;
-    memcpy(raw.text + raw.length, "\r\n", 2);
-    raw.length += 2;
-    memcpy(raw.text + raw.length, request->out.p, request->out.len);
-    raw.length += request->out.len;
-    if (send(request->connection->fd, raw.text, raw.length, MSG_DONTWAIT | MSG_NOSIGNAL) > 0)
-        request->sent_bytes = request->out.len;
-    request->connection->linger = true;
 }

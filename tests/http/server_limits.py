@@ -1,0 +1,239 @@
+"""server_limits.py - sizes, queues, deadlines, slow clients.  Each test starts its own server.
+
+Not here: framing (server_framing.py), start and stop (server_process.py).
+Start reading at TESTS.
+"""
+import threading
+import time
+
+from wire import OK_BODY, Server, chunks, eventually, generated, request, slow_body
+
+PATH = "/v1/attention"
+
+
+def in_background(function):
+    """Runs the function in a thread; returns a function that waits for its result."""
+    result = []
+    thread = threading.Thread(target=lambda: result.append(function()), daemon=True)
+    thread.start()
+
+    def wait():
+        thread.join(60)
+        return result[0]
+    return wait
+
+
+def busy(server, count):
+    """Starts this many slow requests and waits until they must have been handed over."""
+    waits = [in_background(lambda: server.ask("POST", PATH, slow_body())) for _ in range(count)]
+    time.sleep(0.25)
+    return waits
+
+
+def body_limit_declared(binary):
+    with Server(binary, "--body-max", 1000) as server:
+        with server.connect() as wire:
+            wire.send(request("POST", PATH, b"", {"Content-Length": "1001"}) + b" ")
+            answer = wire.response()
+            assert answer.status == 413 and answer.is_problem(), answer.status
+            problem = answer.json()
+            assert (problem["expected"], problem["observed"]) == (1000, 1001), problem
+            assert wire.is_closed()
+        exact = OK_BODY + b" " * (1000 - len(OK_BODY))
+        assert server.ask("POST", PATH, exact).status == 200
+        assert server.works()
+
+
+def body_limit_chunked(binary):
+    with Server(binary, "--body-max", 1000) as server:
+        with server.connect() as wire:
+            wire.send(request("POST", PATH, b"", [("Content-Length", None),
+                                                  ("Transfer-Encoding", "chunked")]))
+            wire.send_quietly(chunks(OK_BODY + b" " * 1001, 100))
+            answer = wire.response()
+            assert answer.status == 413 and answer.is_problem(), answer.status
+            assert wire.is_closed()
+        assert server.works()
+
+
+def body_limit_on_get(binary):
+    with Server(binary, "--body-max", 1000) as server:
+        assert server.ask("GET", "/health/live", b"x" * 1001).status == 413
+        assert server.ask("GET", "/health/live", b"x" * 1000).status == 200
+
+
+def budget_over_all_requests(binary):
+    with Server(binary, "--body-max", 100000, "--body-total-max", 100000) as server:
+        head = request("POST", PATH, b"", {"Content-Length": "90000"})
+        with server.connect() as first, server.connect() as second:
+            first.send(head + b" " * 80000)
+            time.sleep(0.2)
+            second.send_quietly(head + b" " * 80000)
+            answer = second.response()
+            assert answer.status == 503 and answer.is_problem(), answer.status
+            assert int(answer["retry-after"]) >= 1
+        assert eventually(server.works)
+        assert server.ask("POST", PATH, OK_BODY + b" " * 90000).status == 200, "given back"
+
+
+def queue_full(binary):
+    with Server(binary, "--workers", 1, "--queue-max", 1) as server:
+        waits = busy(server, 1) + busy(server, 1)
+        begun = time.monotonic()
+        answer = server.ask("POST", PATH, OK_BODY)
+        assert answer.status == 503 and answer.is_problem(), answer.status
+        assert int(answer["retry-after"]) >= 1
+        assert time.monotonic() - begun < 0.5, "refused at once"
+        assert [wait().status for wait in waits] == [200, 200]
+        assert server.works()
+
+
+def health_beside_work(binary):
+    with Server(binary, "--workers", 1) as server:
+        waits = busy(server, 3)
+        slowest = 0.0
+        for _ in range(20):
+            for path in ("/health/live", "/health/ready"):
+                begun = time.monotonic()
+                assert server.ask("GET", path).status == 200
+                slowest = max(slowest, time.monotonic() - begun)
+        assert slowest < 0.5, slowest
+        assert all(wait().status == 200 for wait in waits)
+
+
+def deadline_in_work(binary):
+    with Server(binary, "--deadline", 100, "--workers", 1) as server:
+        begun = time.monotonic()
+        answer = server.ask("POST", PATH, slow_body(8192))
+        assert answer.status == 504 and answer.is_problem(), answer.status
+        assert time.monotonic() - begun < 2.0, "it stops soon after the deadline"
+        assert eventually(server.works)
+
+
+def deadline_in_queue(binary):
+    with Server(binary, "--deadline", 400, "--workers", 1) as server:
+        waits = busy(server, 3)
+        statuses = sorted(wait().status for wait in waits)
+        assert statuses[-1] == 504 and set(statuses) <= {200, 504}, statuses
+        assert eventually(server.works)
+
+
+def closes_within(wire, seconds, drip=b"x", every=0.1):
+    """Drips bytes until the server ends the connection; the time it took, and what came."""
+    begun = time.monotonic()
+    wire.sock.settimeout(every)
+    while time.monotonic() - begun < seconds:
+        try:
+            wire.sock.sendall(drip)
+            if not wire.more():
+                return time.monotonic() - begun
+        except TimeoutError:
+            continue
+        except OSError:
+            return time.monotonic() - begun
+    raise AssertionError(f"still open after {seconds} s")
+
+
+def dripping_request_line(binary):
+    with Server(binary, "--idle-timeout", 1, "--request-timeout", 1) as server:
+        with server.connect() as wire:
+            wire.send(b"GET /")
+            assert closes_within(wire, 4) > 0.5
+
+
+def dripping_header(binary):
+    with Server(binary, "--idle-timeout", 1, "--request-timeout", 1) as server:
+        with server.connect() as wire:
+            wire.send(b"GET /health/live HTTP/1.1\r\nHost: t\r\nX-A: ")
+            closes_within(wire, 4)
+            assert wire.rest.startswith(b"HTTP/1.1 408 "), wire.rest[:80]
+
+
+def dripping_body(binary):
+    with Server(binary, "--idle-timeout", 1, "--request-timeout", 1) as server:
+        with server.connect() as wire:
+            wire.send(request("POST", PATH, b"", {"Content-Length": "5000"}))
+            took = closes_within(wire, 4)
+            answer = wire.response()
+            assert answer.status == 408 and answer.is_problem(), answer.status
+            assert 0.8 < took < 3.0, took
+        assert server.works()
+        assert '"status":408' in server.log()
+
+
+def silent_connection(binary):
+    with Server(binary, "--idle-timeout", 1) as server:
+        with server.connect() as fresh, server.connect() as used:
+            used.send(request())
+            assert used.response().status == 200
+            assert fresh.is_closed(4) and used.is_closed(4)
+
+
+def slow_reader(binary):
+    with Server(binary, "--request-timeout", 1) as server:
+        with server.connect(receive_bytes=4096) as wire:
+            wire.send(request("POST", PATH, generated(384, **{"return": "all"})))
+            got, begun = 0, time.monotonic()
+            while time.monotonic() - begun < 60:
+                try:
+                    piece = wire.sock.recv(64)
+                except OSError:
+                    break
+                if not piece:
+                    break
+                got += len(piece)
+                time.sleep(0.05)
+            assert time.monotonic() - begun < 40, "a reader that drips is ended"
+        assert server.works()
+
+
+def connections_at_limit(binary):
+    with Server(binary, "--connection-max", 16, "--idle-timeout", 1) as server:
+        wires = [server.connect() for _ in range(60)]
+        assert eventually(server.works, 10), "idle connections make room"
+        for wire in wires:
+            wire.sock.close()
+
+
+def many_slow_connections(binary):
+    with Server(binary, "--request-timeout", 2) as server:
+        wires = [server.connect() for _ in range(400)]
+        for wire in wires:
+            wire.send(b"POST /v1/attention HTTP/1.1\r\nHost: t\r\n")
+        begun = time.monotonic()
+        assert server.works() and time.monotonic() - begun < 1.0
+        assert all(wire.response().status == 408 for wire in wires)
+        for wire in wires:
+            wire.sock.close()
+
+
+def client_gone_before_answer(binary):
+    with Server(binary, "--workers", 1) as server:
+        for _ in range(3):
+            with server.connect() as wire:
+                wire.send(request("POST", PATH, slow_body(2048)))
+        for _ in range(20):
+            with server.connect() as wire:
+                wire.send(request("POST", PATH, OK_BODY))
+        assert eventually(server.works, 30)
+
+
+def parallel_load(binary):
+    with Server(binary) as server:
+        def client():
+            with server.connect() as wire:
+                for n in range(50):
+                    body = OK_BODY if n % 5 else b"{"
+                    wire.send(request("POST", PATH, body))
+                    status = wire.response().status
+                    if status != (200 if n % 5 else 400):
+                        return status
+            return 0
+        assert [wait() for wait in [in_background(client) for _ in range(16)]] == [0] * 16
+        assert server.works()
+
+
+TESTS = [body_limit_declared, body_limit_chunked, body_limit_on_get, budget_over_all_requests,
+         queue_full, health_beside_work, deadline_in_work, deadline_in_queue,
+         dripping_request_line, dripping_header, dripping_body, silent_connection, slow_reader,
+         connections_at_limit, many_slow_connections, client_gone_before_answer, parallel_load]
