@@ -84,6 +84,8 @@ bool api_put_tensors(struct api_buffer *b, const struct api_request *r, uint32_t
                      const struct attn_trace *trace);
 bool api_put_warnings(struct api_buffer *b, const struct api_request *r);
 
+/* Will the answer hold it? */
+bool api_gradient_asked(const struct api_request *r, enum attn_gradient g);
 /* Shape of a gradient as answered; true when it is written transposed (api_answer_gradients.c). */
 bool api_gradient_shape(const struct api_request *r, enum attn_gradient g,
                         struct attn_tensor *shape);

@@ -13,6 +13,14 @@ static bool is_matrix(int input)
            input == ATTN_IN_W_O;
 }
 
+bool api_gradient_asked(const struct api_request *r, enum attn_gradient g)
+{
+    const uint32_t named = r->gradients.with_respect_to;
+
+    return r->has_gradients && (named == 0 || (named & ATTN_BIT(g))) &&
+           attn_gradient_exists(&r->p, g) && attn_gradient_reaches(r->gradients.of, g);
+}
+
 bool api_gradient_shape(const struct api_request *r, enum attn_gradient g,
                         struct attn_tensor *shape)
 {
@@ -123,8 +131,7 @@ bool api_put_gradients(struct api_work *w, struct api_err *err)
     if (!api_put_key(w->out, "gradients") || !api_puts(w->out, "{"))
         return api_fail_buffer(err);
     for (int g = 0; g < ATTN_GRADIENT_COUNT; g++)
-        if (w->grads.t[g].p && (w->r.gradients.with_respect_to & ATTN_BIT(g)) &&
-            !put_gradient(w, (enum attn_gradient)g, err))
+        if (w->grads.t[g].p && !put_gradient(w, (enum attn_gradient)g, err))
             return false;
     return (put_check(w) && api_puts(w->out, "}")) || api_fail_buffer(err);
 }

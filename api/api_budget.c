@@ -74,11 +74,10 @@ static size_t turn_memory(const struct api_request *r)
 {
     size_t most = 0;
 
-    for (int g = 0; g < ATTN_GRADIENT_COUNT && r->has_gradients; g++) {
+    for (int g = 0; g < ATTN_GRADIENT_COUNT; g++) {
         struct attn_tensor shape;
 
-        if ((r->gradients.with_respect_to & ATTN_BIT(g)) &&
-            attn_gradient_exists(&r->p, (enum attn_gradient)g) &&
+        if (api_gradient_asked(r, (enum attn_gradient)g) &&
             api_gradient_shape(r, (enum attn_gradient)g, &shape))
             most = larger(most, tensor_memory(&shape) + ATTN_ALIGN);
     }
@@ -131,11 +130,10 @@ static size_t gradients_text(const struct api_request *r)
 {
     size_t bytes = 0;
 
-    for (int g = 0; g < ATTN_GRADIENT_COUNT && r->has_gradients; g++) {
+    for (int g = 0; g < ATTN_GRADIENT_COUNT; g++) {
         struct attn_tensor shape;
 
-        if (!(r->gradients.with_respect_to & ATTN_BIT(g)) ||
-            !attn_gradient_exists(&r->p, (enum attn_gradient)g))
+        if (!api_gradient_asked(r, (enum attn_gradient)g))
             continue;
         api_gradient_shape(r, (enum attn_gradient)g, &shape);
         bytes = add(bytes, api_tensor_bytes(&shape, r->encoding));
