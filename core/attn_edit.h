@@ -105,8 +105,7 @@ attn_change_fn attn_change_zero, attn_change_identity, attn_change_negate,
     attn_change_mean;
 
 /* attn_claim.c: fills out->claim from the two traces. */
-void attn_claims(const struct attn_problem *p, const struct attn_problem *changed,
-                 const struct attn_trace *baseline, const struct attn_edit *edit,
-                 size_t edits, struct attn_ablation *out);
+void attn_claims(const struct attn_problem *p, const struct attn_trace *baseline,
+                 const struct attn_edit *edit, size_t edits, struct attn_ablation *out);
 
 #endif

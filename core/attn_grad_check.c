@@ -222,10 +222,12 @@ static size_t largest(const struct attn_tensor *t, double *size)
     return at;
 }
 
-/* A forbidden additive entry has no step up. */
-static bool movable(const struct check_run *run, enum attn_gradient g, size_t place)
+/* An additive bias or sink of -Infinity has no step up. */
+static bool movable(struct check_run *run, enum attn_gradient g, size_t place)
 {
-    return g != ATTN_D_ADDITIVE || isfinite(run->bias[place]);
+    const double *x = input_at(run, g, place);
+
+    return x == NULL || isfinite(*x);
 }
 
 static bool check_tensor(struct check_run *run, enum attn_gradient g,
