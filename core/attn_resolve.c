@@ -48,6 +48,19 @@ static size_t declared(const struct attn_decl *decl, enum attn_axis axis,
     return says[axis].size;
 }
 
+/* First of all, so that products of what is declared cannot wrap. */
+static bool declared_within_limit(const struct resolve *r)
+{
+    for (int a = 1; a < ATTN_AX_COUNT; a++) {
+        const char *field;
+        const size_t says = declared(r->decl, (enum attn_axis)a, &field);
+
+        if (says > SIZE_LIMIT)
+            return attn_fail(r->err, ATTN_E_OVERFLOW, "shapes", field, SIZE_LIMIT, says);
+    }
+    return true;
+}
+
 static bool has(const struct resolve *r, enum attn_input in)
 {
     return r->given[in].present;
@@ -282,15 +295,13 @@ static bool read_shapes(struct resolve *r)
 }
 
 /* Sizes that no tensor fixed come from the declaration. */
-static bool read_declaration(struct resolve *r)
+static void read_declaration(struct resolve *r)
 {
     const char *field;
 
     for (int a = 1; a < ATTN_AX_COUNT; a++) {
         const size_t says = declared(r->decl, (enum attn_axis)a, &field);
 
-        if (says > SIZE_LIMIT)
-            return attn_fail(r->err, ATTN_E_OVERFLOW, "shapes", field, SIZE_LIMIT, says);
         if (r->size[a] == 0)
             r->size[a] = says;
     }
@@ -298,7 +309,6 @@ static bool read_declaration(struct resolve *r)
         r->size[ATTN_AX_B] = 1;
     if (r->form.source != ATTN_CROSS || r->size[ATTN_AX_DMKV] == 0)
         r->size[ATTN_AX_DMKV] = r->size[ATTN_AX_DM];
-    return true;
 }
 
 /* T_kv = T_past + T_new, of which at most one may be open; then the declared T_kv closes
@@ -308,11 +318,16 @@ static bool find_lengths(struct resolve *r)
     const size_t says = r->decl->T_kv;
     size_t *past = &r->size[ATTN_AX_TPAST], *fresh = &r->size[ATTN_AX_TNEW];
     const bool has_past = has(r, ATTN_IN_PAST_K);
+    const enum attn_input queries =
+        r->form.source == ATTN_PROJECTED ? ATTN_IN_Q : ATTN_IN_X;
     const enum attn_input keys = has_past                           ? ATTN_IN_PAST_K
                                  : r->form.source == ATTN_PROJECTED ? ATTN_IN_K
                                  : r->form.source == ATTN_CROSS     ? ATTN_IN_X_KV
                                                                     : ATTN_IN_X;
 
+    if (r->size[ATTN_AX_TQ] == 0)
+        return attn_fail(r->err, ATTN_E_SIZE_UNKNOWN, ATTN_INPUTS[queries].name, "T", 0,
+                         0);
     if (r->form.source == ATTN_SELF)
         *fresh = r->size[ATTN_AX_TQ];
     if (*fresh == 0 && says > *past && (!has_past || *past != 0))
@@ -368,16 +383,13 @@ bool attn_resolve(const struct attn_decl *decl,
 {
     struct resolve r = {.decl = decl, .given = given, .err = err};
 
-    if (!find_source(&r) || !all_there(&r) || !find_heads(&r) || !find_batch_axis(&r) ||
-        !check_ranks(&r) || !read_shapes(&r) || !read_declaration(&r))
+    if (!declared_within_limit(&r) || !find_source(&r) || !all_there(&r) ||
+        !find_heads(&r) || !find_batch_axis(&r) || !check_ranks(&r) || !read_shapes(&r))
         return false;
-    r.form.has_output = has(&r, ATTN_IN_W_O);
-    /* Lengths last among the unknown: an X without a length is to be named before its
-     * keys. */
-    if (r.size[ATTN_AX_TQ] == 0)
-        return all_known(&r);
+    read_declaration(&r);
     if (!find_lengths(&r) || !all_known(&r))
         return false;
+    r.form.has_output = has(&r, ATTN_IN_W_O);
     *form = r.form;
     *d = (struct attn_dims){
         .B = r.size[ATTN_AX_B],
