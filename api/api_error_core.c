@@ -187,9 +187,14 @@ static bool fail_memory(struct api_err *err, const char *where, const struct att
 
 static bool fail_overflow(struct api_err *err, const char *where, const struct attn_err *core)
 {
+    if (core->axis == NULL || core->got == SIZE_MAX)
+        return api_fail(err, "too-large", where,
+                        "The sizes of %s multiply to more than can be counted.",
+                        named(core->object, "this request"));
     return api_fail_numbers(err, "too-large", where, core->object, core->want, core->got,
-                            "The sizes of %s multiply to more than can be counted.",
-                            named(core->object, "this request"));
+                            "%s: %s is %zu; at most %zu is possible.",
+                            named(core->object, "This request"), core->axis, core->got,
+                            core->want);
 }
 
 static bool fail_range(struct api_err *err, const char *where, const struct attn_err *core)

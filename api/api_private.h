@@ -205,6 +205,9 @@ enum api_finite { API_FINITE_ONLY, API_MINUS_INFINITY_TOO, API_ANY_NUMBER };
 bool api_tensor_read(const struct api_tensor_in *in, enum api_finite finite,
                      struct attn_tensor *t, struct api_err *err);
 
+/* The JSON Pointer of one element, by its flat place; returns out. */
+const char *api_element_pointer(const struct api_tensor_in *in, size_t flat, char *out);
+
 /* ---- tensors in answers (api_write.c) ------------------------------------------------------------------ */
 
 enum api_encoding { API_ENC_NESTED, API_ENC_FLAT, API_ENC_BASE64, API_ENC_COUNT };

@@ -8,6 +8,9 @@
 #include <math.h>
 #include <string.h>
 
+/* A drawn number lies within 10 std of 0 and so is finite in float32 too. */
+static const double STD_MAX = 1e30;
+
 const struct api_dtype_row API_DTYPES[] = {
     [API_DT_F64] = { "float64", 8 },   [API_DT_F32] = { "float32", 4 },
     [API_DT_F16] = { "float16", 2 },   [API_DT_BF16] = { "bfloat16", 2 },
@@ -201,8 +204,9 @@ static bool read_std(void *into, const struct api_doc *doc, const json_t *v,
     (void)doc;
     if (!api_read_double(v, pointer, &in->std, err))
         return false;
-    return in->std > 0.0 ||
-           api_fail(err, "bad-value", pointer, "std must be greater than 0; it is %g.", in->std);
+    return (in->std > 0.0 && in->std <= STD_MAX) ||
+           api_fail(err, "bad-value", pointer,
+                    "std must be greater than 0 and at most %g; it is %g.", STD_MAX, in->std);
 }
 
 /* clang-format off */

@@ -21,12 +21,13 @@ struct reading {
 
 /* ---- elements -------------------------------------------------------------------------------- */
 
-static const char *element_place(const struct reading *r, char *out)
+const char *api_element_pointer(const struct api_tensor_in *in, size_t flat, char *out)
 {
-    const struct api_tensor_in *in = r->in;
-    size_t rest = r->at, index[ATTN_RANK_MAX] = { 0 };
+    size_t rest = flat, index[ATTN_RANK_MAX] = { 0 };
     char before[API_POINTER_MAX];
 
+    if (in->form == API_INIT)
+        return memcpy(out, in->pointer, API_POINTER_MAX);
     if (in->form == API_BASE64)
         return api_pointer(out, in->pointer, "base64");
     if (in->form == API_FLAT)
@@ -45,7 +46,7 @@ static bool fail_element(const struct reading *r, const char *name, const char *
 {
     char place[API_POINTER_MAX];
 
-    return api_fail(r->err, name, element_place(r, place), "Entry %zu of the tensor: %s", r->at,
+    return api_fail(r->err, name, api_element_pointer(r->in, r->at, place), "Entry %zu of the tensor: %s", r->at,
                     sentence);
 }
 
