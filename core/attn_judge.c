@@ -1,0 +1,374 @@
+/*
+ * attn_judge.c - single rows of the layer recomputed by plain loops in float64.
+ * Not here: the layer itself (attn_run.c); nothing of it is called, so that one error
+ * cannot hide in both.  Start reading at attn_judge_q, then follow the layer down to
+ * attn_judge_output.
+ *
+ * Tolerances.  A sum of n products in floating point differs from the exact one by at
+ * most about n eps sum|a b| (Higham, Accuracy and Stability of Numerical Algorithms,
+ * section 3.1), whatever the order of the terms; eps is 2^-52 or 2^-23.  Every judged
+ * number carries that bound for its own terms, with SLACK steps more for what is done
+ * after the sum.  exp multiplies an absolute error of its argument into a relative one of
+ * its value, so weights carry the size of their logits.  Nothing here is tuned: the
+ * bounds grow with d_k and T as the theory says.
+ */
+#include "core/attn_judge.h"
+
+#include <assert.h>
+#include <float.h>
+#include <math.h>
+
+static const double SLACK = 8.0; /* roundings after a sum: scale, bias, storing */
+
+double attn_judge_eps(enum attn_dtype dtype)
+{
+    return dtype == ATTN_F32 ? (double)FLT_EPSILON : DBL_EPSILON;
+}
+
+double attn_judge_tiny(enum attn_dtype dtype)
+{
+    return dtype == ATTN_F32 ? 1e-35 : 1e-300;
+}
+
+bool attn_judge_near(double got, struct attn_judged want)
+{
+    return isfinite(got) && fabs(got - want.value) <= want.error;
+}
+
+static struct attn_judged exactly(double value)
+{
+    return (struct attn_judged){.value = value, .error = 0.0};
+}
+
+/* out[c] = x · W[:, col + c] + bias[col + c] for c < n; x is row `row` of X. */
+static void project(const struct attn_problem *p, enum attn_input X, enum attn_input W,
+                    enum attn_input bias, size_t row, size_t col, size_t n,
+                    struct attn_judged *out)
+{
+    const struct attn_tensor *x = &p->in[X], *w = &p->in[W], *add = &p->in[bias];
+    const size_t width = x->dim[2];
+    const double eps = attn_judge_eps(p->dtype);
+
+    for (size_t c = 0; c < n; c++) {
+        double sum = add->p ? attn_number(add, col + c) : 0.0, size = fabs(sum);
+
+        for (size_t k = 0; k < width; k++) {
+            const double term =
+                attn_number(x, row * width + k) * attn_number(w, k * w->dim[1] + col + c);
+
+            sum += term;
+            size += fabs(term);
+        }
+        out[c] = (struct attn_judged){sum, ((double)width + SLACK) * eps * size};
+    }
+}
+
+static void take_row(const struct attn_tensor *t, size_t b, size_t h, size_t i,
+                     struct attn_judged *out)
+{
+    const size_t from = attn_place4(t, b, h, i);
+
+    for (size_t c = 0; c < t->dim[3]; c++)
+        out[c] = exactly(attn_number(t, from + c));
+}
+
+static double position_of(const struct attn_table *table, size_t b, size_t n,
+                          double otherwise)
+{
+    if (!table->p)
+        return otherwise;
+    assert(table->elem == ATTN_ELEM_F64);
+    return ((const double *)table->p)[b * table->stride_b + n];
+}
+
+/* RoPE: pair (a, b) → (a cos pθ - b sin pθ, a sin pθ + b cos pθ), θ_k = base^(-2k/d_k)
+   (Su et al. 2021, section 3.2.2).  The angle's own rounding grows with its size. */
+static void rotate(const struct attn_problem *p, double pos, struct attn_judged *x)
+{
+    const size_t d = p->d.d_k;
+    const bool half = p->rope.layout == ATTN_ROPE_HALF;
+
+    for (size_t k = 0; k < d / 2; k++) {
+        struct attn_judged *a = &x[half ? k : 2 * k],
+                           *b = &x[half ? k + d / 2 : 2 * k + 1];
+        const double angle = pos * pow(p->rope.base, -2.0 * (double)k / (double)d);
+        const double c = cos(angle), s = sin(angle);
+        const double turn =
+            attn_judge_eps(p->dtype) + SLACK * DBL_EPSILON * (1 + fabs(angle));
+        const double size = fabs(a->value) + fabs(b->value);
+        const double error = a->error + b->error + SLACK * turn * size;
+        const double first = a->value * c - b->value * s;
+
+        *b = (struct attn_judged){a->value * s + b->value * c, error};
+        *a = (struct attn_judged){first, error};
+    }
+}
+
+void attn_judge_q(const struct attn_problem *p, size_t b, size_t h, size_t i,
+                  bool rotated, struct attn_judged *out)
+{
+    if (p->form.source == ATTN_PROJECTED)
+        take_row(&p->in[ATTN_IN_Q], b, h, i, out);
+    else
+        project(p, ATTN_IN_X, ATTN_IN_W_Q, ATTN_IN_B_Q, b * p->d.T_q + i, h * p->d.d_k,
+                p->d.d_k, out);
+    if (rotated && p->rope.on)
+        rotate(p,
+               position_of(&p->rope.q, b, i, (double)(p->d.T_kv + i) - (double)p->d.T_q),
+               out);
+}
+
+void attn_judge_k(const struct attn_problem *p, size_t b, size_t h_kv, size_t j,
+                  bool rotated, struct attn_judged *out)
+{
+    const size_t past = p->d.T_past;
+    const bool self = p->form.source == ATTN_SELF;
+
+    if (j < past) {
+        take_row(&p->in[ATTN_IN_PAST_K], b, h_kv, j, out);
+        return; /* cached keys were rotated when they were new */
+    }
+    if (p->form.source == ATTN_PROJECTED)
+        take_row(&p->in[ATTN_IN_K], b, h_kv, j - past, out);
+    else
+        project(p, self ? ATTN_IN_X : ATTN_IN_X_KV, ATTN_IN_W_K, ATTN_IN_B_K,
+                b * (p->d.T_kv - past) + j - past, h_kv * p->d.d_k, p->d.d_k, out);
+    if (rotated && p->rope.on)
+        rotate(p, position_of(&p->rope.k, b, j - past, (double)j), out);
+}
+
+void attn_judge_v(const struct attn_problem *p, size_t b, size_t h_kv, size_t j,
+                  struct attn_judged *out)
+{
+    const size_t past = p->d.T_past;
+    const bool self = p->form.source == ATTN_SELF;
+
+    if (j < past)
+        take_row(&p->in[ATTN_IN_PAST_V], b, h_kv, j, out);
+    else if (p->form.source == ATTN_PROJECTED)
+        take_row(&p->in[ATTN_IN_V], b, h_kv, j - past, out);
+    else
+        project(p, self ? ATTN_IN_X : ATTN_IN_X_KV, ATTN_IN_W_V, ATTN_IN_B_V,
+                b * (p->d.T_kv - past) + j - past, h_kv * p->d.d_v, p->d.d_v, out);
+}
+
+/* q·k with the sum of its terms' sizes: the one loop that a bilinear score needs. */
+static struct attn_judged dot(size_t n, const double *q, const struct attn_tensor *K,
+                              size_t from, double eps)
+{
+    double sum = 0.0, size = 0.0;
+
+    for (size_t c = 0; c < n; c++) {
+        const double term = q[c] * attn_number(K, from + c);
+
+        sum += term;
+        size += fabs(term);
+    }
+    return (struct attn_judged){sum, ((double)n + SLACK) * eps * size};
+}
+
+/* v_a · tanh(q + k) and the like: the row's own formula, with a bound from its Lipschitz
+   constant 1 in q + k.  k has room for v_a behind it. */
+static struct attn_judged pair_score(const struct attn_problem *p, const double *q,
+                                     double *k, const struct attn_tensor *K, size_t from)
+{
+    const struct attn_tensor *va = &p->in[ATTN_IN_V_A];
+    const size_t n = p->d.d_k;
+    double *v = k + n, size = 0.0;
+
+    for (size_t c = 0; c < n; c++) {
+        k[c] = attn_number(K, from + c);
+        v[c] = va->p ? attn_number(va, c) : 0.0;
+        size += fabs(v[c]) * (1.0 + fabs(q[c]) + fabs(k[c]));
+    }
+    return (struct attn_judged){
+        p->score->pair(n, q, k, va->p ? v : NULL, 0.0, NULL, NULL, NULL),
+        ((double)n + SLACK) * attn_judge_eps(p->dtype) * size,
+    };
+}
+
+static void copy_q(const struct attn_problem *p, const struct attn_trace *t, size_t b,
+                   size_t h, size_t i, double *q)
+{
+    const size_t from = attn_place4(&t->t[ATTN_Q], b, h, i);
+
+    for (size_t c = 0; c < p->d.d_k; c++)
+        q[c] = attn_number(&t->t[ATTN_Q], from + c);
+}
+
+static struct attn_judged raw_of(const struct attn_problem *p, const struct attn_trace *t,
+                                 size_t b, size_t h, size_t j, const double *q, double *k)
+{
+    const struct attn_tensor *K = &t->t[ATTN_K];
+    const size_t from = attn_place4(K, b, attn_kv_head(&p->d, h), j);
+
+    if (p->score->bilinear)
+        return dot(p->d.d_k, q, K, from, attn_judge_eps(p->dtype));
+    return pair_score(p, q, k, K, from);
+}
+
+struct attn_judged attn_judge_raw(const struct attn_problem *p,
+                                  const struct attn_trace *t, size_t b, size_t h,
+                                  size_t i, size_t j, double *scratch)
+{
+    copy_q(p, t, b, h, i, scratch);
+    return raw_of(p, t, b, h, j, scratch, scratch + p->d.d_k);
+}
+
+struct attn_judged attn_judge_score(const struct attn_problem *p, struct attn_judged raw)
+{
+    const double factor = p->scale / p->temperature, cap = p->softcap;
+    const double eps = attn_judge_eps(p->dtype);
+    struct attn_judged s = {raw.value * factor, raw.error * fabs(factor)};
+
+    s.error += SLACK * eps * fabs(s.value);
+    if (cap > 0.0) /* |d/ds cap tanh(s/cap)| <= 1 */
+        s = (struct attn_judged){cap * tanh(s.value / cap), s.error + SLACK * eps * cap};
+    return s;
+}
+
+void attn_judge_raw_row(const struct attn_problem *p, const struct attn_trace *t,
+                        size_t b, size_t h, size_t i, double *scratch,
+                        struct attn_judged *out)
+{
+    copy_q(p, t, b, h, i, scratch);
+    for (size_t j = 0; j < p->d.T_kv; j++)
+        out[j] = raw_of(p, t, b, h, j, scratch, scratch + p->d.d_k);
+}
+
+bool attn_judge_allowed(const struct attn_problem *p, const struct attn_trace *t,
+                        size_t b, size_t h, size_t i, size_t j)
+{
+    const struct attn_tensor *allowed = &t->t[ATTN_ALLOWED], *M = &t->t[ATTN_M];
+
+    if (allowed->p)
+        return attn_number(allowed, attn_place4(allowed, b, h, i) + j) != 0.0;
+    if (M->p)
+        return attn_number(M, attn_place4(M, b, h, i) + j) != -INFINITY;
+    return attn_allowed(p, b, h, i, j);
+}
+
+static double bias_of(const struct attn_problem *p, const struct attn_trace *t, size_t b,
+                      size_t h, size_t i, size_t j)
+{
+    const struct attn_tensor *M = &t->t[ATTN_M];
+
+    return M->p ? attn_number(M, attn_place4(M, b, h, i) + j) : attn_bias(p, b, h, i, j);
+}
+
+void attn_judge_logits(const struct attn_problem *p, const struct attn_trace *t, size_t b,
+                       size_t h, size_t i, double *scratch, struct attn_logits *row)
+{
+    const struct attn_tensor *S = &t->t[ATTN_S];
+    const double eps = attn_judge_eps(p->dtype);
+
+    row->n = p->d.T_kv;
+    row->allowed = 0;
+    row->error = row->largest = 0.0;
+    row->finite = true;
+    copy_q(p, t, b, h, i, scratch);
+    for (size_t j = 0; j < row->n; j++) {
+        struct attn_judged s;
+        double m;
+
+        row->allow[j] = attn_judge_allowed(p, t, b, h, i, j);
+        if (!row->allow[j])
+            continue;
+        s = S->p
+                ? exactly(attn_number(S, attn_place4(S, b, h, i) + j))
+                : attn_judge_score(p, raw_of(p, t, b, h, j, scratch, scratch + p->d.d_k));
+        m = bias_of(p, t, b, h, i, j);
+        row->allowed++;
+        row->logit[j] = s.value + m;
+        row->finite = row->finite && isfinite(row->logit[j]);
+        row->error = fmax(row->error, s.error + SLACK * eps * (fabs(s.value) + fabs(m)));
+        row->largest = fmax(row->largest, fabs(row->logit[j]));
+    }
+}
+
+/* A row with no allowed key gives what `empty_rows` says: an exact 0, NaN, or 1/T_kv. */
+static void empty_row(const struct attn_problem *p, size_t n, struct attn_judged *a)
+{
+    const double share = 1.0 / (double)n;
+
+    for (size_t j = 0; j < n; j++)
+        a[j] = p->empty_rows == ATTN_EMPTY_NAN ? exactly(NAN)
+               : p->empty_rows == ATTN_EMPTY_UNIFORM
+                   ? (struct attn_judged){share, SLACK * attn_judge_eps(p->dtype) * share}
+                   : exactly(0.0);
+}
+
+struct attn_judged attn_judge_weights(const struct attn_problem *p, size_t h,
+                                      const struct attn_logits *row,
+                                      struct attn_judged *a)
+{
+    const bool has_sink = p->in[ATTN_IN_SINK].p != NULL;
+    const double sink = has_sink ? attn_number(&p->in[ATTN_IN_SINK], h) : -INFINITY;
+    const double eps = attn_judge_eps(p->dtype), tiny = attn_judge_tiny(p->dtype);
+    double top = sink, sum = 0.0;
+
+    if (row->allowed == 0) {
+        empty_row(p, row->n, a);
+        return exactly(-INFINITY);
+    }
+    for (size_t j = 0; j < row->n; j++)
+        if (row->allow[j])
+            top = fmax(top, row->logit[j]);
+    for (size_t j = 0; j < row->n; j++) {
+        a[j].value = row->allow[j] ? exp(row->logit[j] - top) : 0.0;
+        sum += a[j].value;
+    }
+    if (has_sink) /* takes its share of the weight and gives it to no key */
+        sum += exp(sink - top);
+
+    const double largest = fmax(row->largest, has_sink ? fabs(sink) : 0.0);
+    const double relative =
+        ((double)row->n + SLACK) * eps + SLACK * row->error + 2.0 * SLACK * eps * largest;
+
+    for (size_t j = 0; j < row->n; j++) {
+        a[j].value /= sum;
+        a[j].error = row->allow[j] ? a[j].value * relative + tiny : 0.0;
+    }
+    return (struct attn_judged){top + log(sum), relative};
+}
+
+void attn_judge_mix(const struct attn_problem *p, const struct attn_trace *t, size_t b,
+                    size_t h, const struct attn_judged *a, struct attn_judged *out)
+{
+    const struct attn_tensor *V = &t->t[ATTN_V];
+    const double eps = attn_judge_eps(p->dtype);
+    const size_t n = p->d.T_kv, from = attn_place4(V, b, attn_kv_head(&p->d, h), 0);
+
+    for (size_t c = 0; c < p->d.d_v; c++)
+        out[c] = exactly(0.0);
+    for (size_t j = 0; j < n; j++)
+        for (size_t c = 0; c < p->d.d_v && a[j].value != 0.0; c++) {
+            const double v = attn_number(V, from + j * p->d.d_v + c);
+
+            out[c].value += a[j].value * v;
+            out[c].error +=
+                ((double)n + SLACK) * eps * fabs(a[j].value * v) + a[j].error * fabs(v);
+        }
+}
+
+void attn_judge_output(const struct attn_problem *p, const struct attn_trace *t, size_t b,
+                       size_t i, struct attn_judged *out)
+{
+    const struct attn_tensor *H = &t->t[ATTN_H], *W = &p->in[ATTN_IN_W_O];
+    const struct attn_tensor *add = &p->in[ATTN_IN_B_O];
+    const double eps = attn_judge_eps(p->dtype);
+    const size_t width = H->dim[2], from = attn_place3(H, b, i);
+
+    for (size_t c = 0; c < p->d.d_model; c++) {
+        double sum = add->p ? attn_number(add, c) : 0.0, size = fabs(sum);
+
+        for (size_t k = 0; k < width; k++) {
+            const double term =
+                attn_number(H, from + k) * attn_number(W, k * W->dim[1] + c);
+
+            sum += term;
+            size += fabs(term);
+        }
+        out[c] = (struct attn_judged){sum, ((double)width + SLACK) * eps * size};
+    }
+}
