@@ -19,39 +19,45 @@ static const struct attn_convention_row CONVENTIONS[] = {
     { .name = "torch.sdpa", .mask_true_means = "may attend",
       .alignment = ATTN_ALIGN_TOP_LEFT, .empty_rows = ATTN_EMPTY_ZERO,
       .default_scale = "1/sqrt(d_k)", .window_counts_own_position = false,
-      .source = "PyTorch 2.6, page torch.nn.functional.scaled_dot_product_attention (is_causal: "
-                "tril of (L,S) with diagonal 0; boolean True takes part); rows without a key are "
-                "0 since 2.5 (_safe_softmax, pull request 131060), NaN before" },
+      .source = "PyTorch 2.6, page torch.nn.functional.scaled_dot_product_attention: "
+                "boolean True takes part; is_causal is tril(L,S) with diagonal 0. "
+                "Rows without a key are 0 since 2.5 (_safe_softmax in "
+                "aten/src/ATen/native/transformers/attention.cpp), NaN before." },
     { .name = "torch.mha", .mask_true_means = "is forbidden",
       .alignment = ATTN_ALIGN_TOP_LEFT, .empty_rows = ATTN_EMPTY_NAN,
       .default_scale = "1/sqrt(d_k)", .window_counts_own_position = false,
-      .source = "PyTorch 2.6, page torch.nn.MultiheadAttention (attn_mask and "
-                "key_padding_mask: True is not allowed, or ignored); with need_weights=True, the "
-                "default, a plain softmax, so a row without a key is NaN" },
+      .source = "PyTorch 2.6, page torch.nn.MultiheadAttention: True in attn_mask is "
+                "not allowed, True in key_padding_mask is ignored. With "
+                "need_weights=True, the default, multi_head_attention_forward takes a "
+                "plain softmax: NaN in a row without a key (0 with "
+                "need_weights=False)." },
     { .name = "onnx.23", .mask_true_means = "may attend",
-      .alignment = ATTN_ALIGN_TOP_LEFT, .empty_rows = ATTN_EMPTY_NAN,
+      .alignment = ATTN_ALIGN_TOP_LEFT, .empty_rows = ATTN_EMPTY_ZERO,
       .default_scale = "1/sqrt(d_k)", .window_counts_own_position = false,
-      .source = "ONNX operator Attention, since version 23 (attn_mask True takes part; "
-                "is_causal: upper left corner, behind past_key); its function is a plain softmax, "
-                "so a row without a key is NaN" },
+      .source = "ONNX operator page Attention, version 23: True in attn_mask takes "
+                "part; is_causal is the upper left corner, shifted by past_key. "
+                "Errata in release 1.23: rows without a key are 0 (NaN before)." },
     { .name = "onnx.24", .mask_true_means = "may attend",
       .alignment = ATTN_ALIGN_TOP_LEFT, .empty_rows = ATTN_EMPTY_ZERO,
       .default_scale = "1/sqrt(d_k)", .window_counts_own_position = false,
-      .source = "ONNX operator Attention, since version 24, with the errata of pull request 8068 "
-                "(is_causal: j <= i + past_sequence_length, and nonpad_kv_seqlen - "
-                "q_sequence_length only with an external cache; rows without a key are 0)" },
+      .source = "ONNX operator page Attention, version 24, with the errata in release "
+                "1.23: is_causal is j <= i + past_sequence_length, which is top_left "
+                "here; only an external cache (nonpad_kv_seqlen) is aligned bottom "
+                "right. Rows without a key are 0 (NaN before)." },
     { .name = "keras.mha", .mask_true_means = "may attend",
       .alignment = ATTN_ALIGN_TOP_LEFT, .empty_rows = ATTN_EMPTY_UNIFORM,
       .default_scale = "1/sqrt(d_k)", .window_counts_own_position = false,
-      .source = "Keras 3, page MultiHeadAttention layer (attention_mask 1 attends; "
-                "use_causal_mask: row >= column from the upper left); layer Softmax adds -1e9, "
-                "which in float32 swallows the scores of a row without a key: uniform" },
+      .source = "Keras 3, page MultiHeadAttention layer: 1 in attention_mask attends; "
+                "use_causal_mask is row >= column from the upper left. The Softmax "
+                "layer adds -1e9, which in float32 swallows the scores of a row "
+                "without a key: uniform." },
     { .name = "flash_attn", .mask_true_means = "takes no boolean mask",
       .alignment = ATTN_ALIGN_BOTTOM_RIGHT, .empty_rows = ATTN_EMPTY_ZERO,
       .default_scale = "1/sqrt(d_k)", .window_counts_own_position = false,
-      .source = "flash-attention README, flash_attn_func and change log 2.1 (bottom right corner; "
-                "a row that is all zero gives zero) and 2.3 (window [i + T_kv - T_q - left, "
-                "i + T_kv - T_q + right] inclusive)" },
+      .source = "flash-attention README, flash_attn_func: causal is the bottom right "
+                "corner since 2.1 (top left before), a row that is all zero gives "
+                "zero; since 2.3 a window reads i + seqlen_k - seqlen_q - left to i + "
+                "seqlen_k - seqlen_q + right, inclusive." },
 };
 /* clang-format on */
 

@@ -114,8 +114,7 @@ static bool count_allowed(const struct attn_problem *p, const struct attn_exec *
 
 /* ---- work ---- */
 
-/* One multiply-add for each term of each inner product; biases, exp and tanh are not
- * counted. */
+/* One multiply-add a term of each inner product; biases, exp and tanh are not counted. */
 static void count_work(const struct attn_problem *p, struct attn_cost *c)
 {
     const struct attn_dims *d = &p->d;

@@ -15,8 +15,10 @@
 /* clang-format off */
 const struct attn_input_row ATTN_INPUTS[] = {
     [ATTN_IN_X]      = { "X", "/inputs/X", AXES(ATTN_AX_B, ATTN_AX_TQ, ATTN_AX_DM) },
-    [ATTN_IN_X_KV]   = { "X_kv", "/inputs/X_kv", AXES(ATTN_AX_B, ATTN_AX_TNEW, ATTN_AX_DMKV) },
-    [ATTN_IN_Q]      = { "Q", "/inputs/Q", AXES(ATTN_AX_B, ATTN_AX_H, ATTN_AX_TQ, ATTN_AX_DK) },
+    [ATTN_IN_X_KV]   = { "X_kv", "/inputs/X_kv",
+                         AXES(ATTN_AX_B, ATTN_AX_TNEW, ATTN_AX_DMKV) },
+    [ATTN_IN_Q]      = { "Q", "/inputs/Q",
+                         AXES(ATTN_AX_B, ATTN_AX_H, ATTN_AX_TQ, ATTN_AX_DK) },
     [ATTN_IN_K]      = { "K", "/inputs/K",
                          AXES(ATTN_AX_B, ATTN_AX_HKV, ATTN_AX_TNEW, ATTN_AX_DK) },
     [ATTN_IN_V]      = { "V", "/inputs/V",

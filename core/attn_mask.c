@@ -200,8 +200,7 @@ static void padding_clear(const struct attn_problem *p, const struct attn_mask *
 
 enum { DOCUMENTS_IDS };
 
-/* Ids cover the keys; the queries are the last T_q of them, whatever the causal
- * alignment. */
+/* Ids cover the keys; queries are the last T_q of them, whatever the causal alignment. */
 static int64_t query_document(const struct attn_problem *p, const int64_t *ids, size_t i)
 {
     assert(p->d.T_q <= p->d.T_kv);
@@ -294,8 +293,8 @@ static void blocked_clear(const struct attn_problem *p, const struct attn_mask *
 
 /* clang-format off */
 static const struct attn_mask_row MASKS[] = {
-    { "causal", "A query reads no key after its own position: j <= i + o.", ATTN_MASK_SWITCH,
-      { { "alignment", ATTN_PARAM_ALIGNMENT, 0 } },
+    { "causal", "A query reads no key after its own position: j <= i + o.",
+      ATTN_MASK_SWITCH, { { "alignment", ATTN_PARAM_ALIGNMENT, 0 } },
       causal_allows, causal_clear, causal_range, false },
     { "padding", "No query reads an artificial key; the rows of padded queries stay.",
       ATTN_MASK_OBJECT,
@@ -309,8 +308,8 @@ static const struct attn_mask_row MASKS[] = {
         { "cu_seqlens", ATTN_PARAM_CU_SEQLENS, 1 },
         { "next_id", ATTN_PARAM_NEXT_ID, 0 } },
       documents_allows, documents_clear, documents_range, false },
-    { "window", "A query reads from `left` keys before its position to `right` keys after it, "
-      "its own not counted; -1 is open.", ATTN_MASK_OBJECT,
+    { "window", "A query reads from `left` keys before its position to `right` keys after "
+      "it, its own not counted; -1 is open.", ATTN_MASK_OBJECT,
       { [WINDOW_LEFT]  = { "left", ATTN_PARAM_EXTENT, 0 },
         [WINDOW_RIGHT] = { "right", ATTN_PARAM_EXTENT, 0 } },
       window_allows, window_clear, window_range, false },

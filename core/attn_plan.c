@@ -15,8 +15,7 @@ const char *const ATTN_PATH_NAMES[] = {
 };
 _Static_assert(ATTN_COUNT(ATTN_PATH_NAMES) == ATTN_PATH_COUNT, "one name per path");
 
-/* Below this many pairs of one head, S and A fit into the cache and the dense path is
- * faster. */
+/* With fewer pairs a head, S and A stay in the cache and the dense path is faster. */
 static const size_t TILED_PAIRS_MIN = (size_t)512 * 512;
 
 static const uint32_t INPUTS = ATTN_BIT(ATTN_X) | ATTN_BIT(ATTN_X_KV);

@@ -22,8 +22,7 @@ uint64_t attn_random_u64(uint64_t *state)
     return z ^ (z >> 31);
 }
 
-/* A number in 0 … n-1, each as likely as the other: the incomplete last round is drawn
- * again. */
+/* A number in 0 … n-1, all equally likely: the incomplete last round is drawn again. */
 size_t attn_random_below(uint64_t *state, size_t n)
 {
     assert(n > 0);

@@ -71,8 +71,8 @@ static bool fail(const struct resolve *r, enum attn_code code, enum attn_input i
     return attn_fail(r->err, code, ATTN_INPUTS[in].name, NULL, 0, 0);
 }
 
-/* Self-attention has one sequence of one width: what is new among the keys are the
- * queries. */
+/* Self-attention has one sequence of one width: the new keys are the queries' positions.
+ */
 static enum attn_axis same_axis(const struct resolve *r, enum attn_axis axis)
 {
     if (r->form.source == ATTN_SELF && axis == ATTN_AX_TNEW)
@@ -201,8 +201,7 @@ static bool find_batch_axis(struct resolve *r)
     return true;
 }
 
-/* The rank that input `in` must have: `like` is the rank of the first sequence with a
- * shape. */
+/* The rank that input `in` must have; `like` is that of the sequences before it, or 0. */
 static unsigned wanted_rank(const struct resolve *r, enum attn_input in, unsigned like)
 {
     const unsigned rank = r->given[in].rank;
@@ -311,8 +310,7 @@ static void read_declaration(struct resolve *r)
         r->size[ATTN_AX_DMKV] = r->size[ATTN_AX_DM];
 }
 
-/* T_kv = T_past + T_new, of which at most one may be open; then the declared T_kv closes
- * it. */
+/* T_kv = T_past + T_new: where one of the two is open, the declared T_kv closes it. */
 static bool find_lengths(struct resolve *r)
 {
     const size_t says = r->decl->T_kv;

@@ -35,7 +35,7 @@ Test(attn_convention, corners_and_empty_rows)
     cr_assert_eq(attn_convention_find("flash_attn")->alignment, ATTN_ALIGN_BOTTOM_RIGHT);
     cr_assert_eq(attn_convention_find("torch.sdpa")->empty_rows, ATTN_EMPTY_ZERO);
     cr_assert_eq(attn_convention_find("torch.mha")->empty_rows, ATTN_EMPTY_NAN);
-    cr_assert_eq(attn_convention_find("onnx.23")->empty_rows, ATTN_EMPTY_NAN);
+    cr_assert_eq(attn_convention_find("onnx.23")->empty_rows, ATTN_EMPTY_ZERO);
     cr_assert_eq(attn_convention_find("onnx.24")->empty_rows, ATTN_EMPTY_ZERO);
     cr_assert_eq(attn_convention_find("keras.mha")->empty_rows, ATTN_EMPTY_UNIFORM);
 }
