@@ -5,13 +5,18 @@
  */
 #include "api/api_answer.h"
 
+/* SIZE_MAX when they cannot be counted. */
 static size_t input_bytes(const struct attn_problem *p)
 {
-    size_t bytes = 0;
+    size_t bytes = 0, count;
 
-    for (int n = 0; n < ATTN_INPUT_COUNT; n++)
-        if (p->in[n].rank > 0)
-            bytes += attn_tensor_count(&p->in[n]) * attn_dtype_bytes(p->dtype);
+    for (int n = 0; n < ATTN_INPUT_COUNT; n++) {
+        if (p->in[n].rank == 0)
+            continue;
+        if (!api_count_of(p->in[n].rank, p->in[n].dim, &count) ||
+            __builtin_add_overflow(bytes, count * attn_dtype_bytes(p->dtype), &bytes))
+            return SIZE_MAX;
+    }
     return bytes;
 }
 
@@ -59,7 +64,7 @@ static bool answer(struct api_work *w, struct api_err *err)
         return api_fail_core(err, &core);
     api_budget(w->ctx, &w->r, &w->plan, &budget);
     inputs = input_bytes(&w->r.p);
-    budget.inputs += inputs;
+    budget.inputs = budget.inputs > SIZE_MAX - inputs ? SIZE_MAX : budget.inputs + inputs;
     budget.total = budget.total > SIZE_MAX - inputs ? SIZE_MAX : budget.total + inputs;
     return write_answer(w, &budget) || api_fail_buffer(err);
 }

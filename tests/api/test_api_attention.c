@@ -162,7 +162,8 @@ Test(api_attention, a_passed_deadline_is_504)
 
 Test(api_attention, a_failed_request_leaves_nothing_for_the_next)
 {
-    const struct api_call bad = {.body = "{\"inputs\":{\"X\":[[1e999]]}}", .body_len = 26};
+    static const char BAD[] = "{\"inputs\":{\"Q\":[[1e999]],\"K\":[[1]],\"V\":[[1]]}}";
+    const struct api_call bad = {.body = BAD, .body_len = sizeof BAD - 1};
     char body[1024];
     struct api_buffer out = {0};
     struct api_reply reply = {.out = &out};

@@ -30,8 +30,8 @@ Test(api_write, nested_has_one_bracket_an_axis)
     double x[6] = {1, -2.5, 0.1, 1e300, -0.0, 3};
     const struct attn_tensor matrix = f64(x, 2, 2, 3, 0), cube = f64(x, 3, 2, 1, 3);
 
-    cr_expect_str_eq(text_of(&matrix, &matrix, API_ENC_NESTED), "[[1,-2.5,0.1],[1e+300,-0,3]]");
-    cr_expect_str_eq(text_of(&cube, &cube, API_ENC_NESTED), "[[[1,-2.5,0.1]],[[1e+300,-0,3]]]");
+    cr_expect_str_eq(text_of(&matrix, &matrix, API_ENC_NESTED), "[[1,-2.5,0.1],[1e+300,-0.0,3]]");
+    cr_expect_str_eq(text_of(&cube, &cube, API_ENC_NESTED), "[[[1,-2.5,0.1]],[[1e+300,-0.0,3]]]");
 }
 
 Test(api_write, axes_of_the_answer_are_those_of_shape)

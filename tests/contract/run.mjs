@@ -253,6 +253,10 @@ async function main() {
       ...folderRequests('tests/cases/invalid'), ...requests()];
     let fullest = '';
     for (const request of all) {
+      if (!spec.paths[request.path]) {
+        console.log(`SKIP ${request.name}: ${request.path} is not in openapi.yaml`);
+        continue;
+      }
       const answer = await one(base, request);
       if (request.name === 'everything asked')
         fullest = answer.text;
