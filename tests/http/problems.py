@@ -7,6 +7,8 @@ import random
 
 import numpy as np
 
+from reference import forward
+from reference_grad import gradients
 from reference_read import read_problem
 from tensors import write
 
@@ -65,6 +67,11 @@ class Generator:
             self.extras(body)
         self.empty_rows(body)
         self.returned(body)
+        if "gradients" in body and self.chance(0.4):
+            p = read_problem(body)
+            names = sorted(gradients(p, forward(p)))
+            chosen = self.draw.sample(names, self.draw.randint(1, len(names)))
+            body["gradients"]["with_respect_to"] = chosen
         return body
 
     def sizes(self):

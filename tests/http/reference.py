@@ -199,4 +199,6 @@ def trace(p, t, b, h, i):
         keys.append({"key": j, "score": t["S"][b, h, i, j], "mask": t["M"][b, h, i, j],
                      "weight": A[j], "value": V[j], "contribution": A[j] * V[j],
                      "running_sum": so_far, "dh_ds": A[j] * (V[j] - H)})
+    if not keys:
+        entropy = LD(np.nan)           # no distribution, no entropy
     return {"keys": keys, "entropy": entropy, "effective_keys": np.exp(entropy)}

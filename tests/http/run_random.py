@@ -111,7 +111,12 @@ def traces_wrong(answer, body, p, t):
 
 def gradients_wrong(answer, p, t):
     got, wrong = arrays(answer["gradients"]), []
+    asked = p.gradients.get("with_respect_to")
+    if asked and set(got) != set(asked):
+        wrong.append("gradients %s, want %s" % (sorted(got), sorted(asked)))
     for name, value in gradients(p, t).items():
+        if asked and name not in asked:
+            continue
         if name not in got:
             wrong.append("gradients.%s absent" % name)
         elif p.dtype == "float64":
