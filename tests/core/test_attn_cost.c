@@ -202,6 +202,18 @@ Test(attn_cost, allowed_pairs_of_every_kind_of_rule)
     cr_assert_eq(cost_of(&p).allowed_total, slow_count(&p), "allowed: by head");
 }
 
+Test(attn_cost, additive_alone_may_differ_by_item_or_by_head)
+{
+    static const double bias[] = {0, -INFINITY, 1, -INFINITY, -INFINITY, 2,
+                                  0, 0,         0, 0,         0,         0};
+    struct attn_problem p = layer(3, 3, 0);
+
+    p.additive = (struct attn_table){ATTN_ELEM_F64, bias, 3, 0, 0};
+    cr_assert_eq(cost_of(&p).allowed_total, (2 + 1) * 3 * 4);
+    p.additive = (struct attn_table){ATTN_ELEM_F64, bias, 0, 3, 0};
+    cr_assert_eq(cost_of(&p).allowed_total, 2 * 3 * (2 + 1 + 3 + 3));
+}
+
 static bool stop_at_once(void *ctx)
 {
     ++*(int *)ctx;

@@ -388,3 +388,18 @@ Test(attn_mask, ranges_are_exact_where_they_can_be)
     attn_allow_range(&p, 0, 0, 4, &j0, &j1, &exact);
     cr_assert(j0 == 3 && j1 == 5 && exact);
 }
+
+Test(attn_mask, an_empty_range_is_exact_whatever_else_is_asked)
+{
+    static const double bias[2] = {0};
+    struct attn_problem p = sizes(5, 2, 0);
+    size_t j0, j1;
+    bool exact;
+
+    add_causal(&p, ATTN_ALIGN_BOTTOM_RIGHT);
+    p.additive = (struct attn_table){ATTN_ELEM_F64, bias, 0, 0, 0};
+    attn_allow_range(&p, 0, 0, 0, &j0, &j1, &exact);
+    cr_assert(j0 == j1 && exact);
+    attn_allow_range(&p, 0, 0, 4, &j0, &j1, &exact);
+    cr_assert(j0 == 0 && j1 == 2 && !exact);
+}

@@ -32,3 +32,17 @@ Test(attn_random, below_stays_below_and_is_fair)
         cr_assert(hits[n] > 9500 && hits[n] < 10500, "%zu came %zu times", n, hits[n]);
     cr_assert_eq(attn_random_below(&state, 1), 0);
 }
+
+/* A plain remainder would draw the lower third of 3 * 2^62 twice as often as the rest. */
+Test(attn_random, large_ranges_are_fair_as_well)
+{
+    enum { DRAWS = 9000 };
+    const size_t third = (size_t)1 << 62;
+    size_t low = 0;
+    uint64_t state = 6;
+
+    for (size_t n = 0; n < DRAWS; n++)
+        low += attn_random_below(&state, 3 * third) < third;
+    /* 3000 expected, standard deviation 45. */
+    cr_assert(low > 2775 && low < 3225, "%zu", low);
+}
