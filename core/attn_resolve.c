@@ -244,7 +244,7 @@ static enum attn_axis joined(enum attn_axis heads, enum attn_axis width)
     for (int a = 0; a < ATTN_AX_COUNT; a++)
         if (ATTN_AXES[a].heads == heads && ATTN_AXES[a].width == width)
             return (enum attn_axis)a;
-    assert(!"an axis of heads joined");
+    assert(false && "no axis joins these");
     return ATTN_AX_END;
 }
 
