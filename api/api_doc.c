@@ -28,43 +28,40 @@ static size_t original_place(const struct api_ctx *ctx, size_t spans, const char
     return (size_t)(from - body) + at;
 }
 
-/* The key that ends right before byte `at` of the reduced text, for the sentence. */
-static int key_before(const struct api_buffer *text, size_t at, const char **key)
+/* Back from where jansson stopped to where the number begins. */
+static size_t number_begin(const char *body, size_t at)
 {
-    size_t end = at <= text->len ? at : text->len, begin;
-
-    while (end > 0 && text->p[end - 1] != '"')
-        end--;
-    if (end == 0)
-        return 0;
-    for (begin = --end; begin > 0 && text->p[begin - 1] != '"'; begin--)
-        continue;
-    *key = text->p + begin;
-    return end - begin > 64 ? 64 : (int)(end - begin);
+    while (at > 0 && strchr("0123456789+-.eE", body[at - 1]) != NULL && body[at - 1] != '\0')
+        at--;
+    return at;
 }
 
-static bool fail_tree(const struct api_ctx *ctx, size_t spans, const char *body,
+/* The grammar is right by now: what remains is what jansson refuses beyond it. */
+static bool fail_tree(struct api_ctx *ctx, size_t spans, const char *body, size_t len,
                       const json_error_t *e, struct api_err *err)
 {
-    const size_t in_reduced = e->position > 0 ? (size_t)e->position : 0;
-    const size_t at = original_place(ctx, spans, body, in_reduced);
-    char what[2 * JSON_ERROR_TEXT_LENGTH];
-    const char *key = "";
-    int len;
+    size_t at = original_place(ctx, spans, body, e->position > 0 ? (size_t)e->position : 0);
+    char pointer[API_POINTER_MAX];
 
-    switch (json_error_code(e)) {
-    case json_error_out_of_memory:
+    if (json_error_code(e) == json_error_out_of_memory)
         return api_fail(err, "out-of-memory", NULL, "No memory to read the body.");
+    if (json_error_code(e) == json_error_numeric_overflow)
+        at = number_begin(body, at);
+    api_lift_pointer(ctx, body, len, at, pointer);
+    switch (json_error_code(e)) {
     case json_error_duplicate_key:
-        len = key_before(&ctx->reduced, in_reduced, &key);
-        snprintf(what, sizeof what, "the name \"%.*s\" stands twice in one object", len, key);
-        return api_fail_at(err, "duplicate-key", NULL, body, at, what);
+        return api_fail_at(err, "duplicate-key", pointer, body, at,
+                           "this name stands twice in one object");
     case json_error_numeric_overflow:
-        return api_fail_at(err, "number-out-of-range", NULL, body, at,
-                           "a number is too large to be held");
+        return api_fail_at(err, "number-out-of-range", pointer, body, at,
+                           "this number is too large to be held");
+    case json_error_null_character:
+    case json_error_null_byte_in_key:
+        return api_fail_at(err, "not-json", pointer, body, at,
+                           "names and texts with \\u0000 are not taken");
     default:
-        snprintf(what, sizeof what, "%s", e->text);
-        return api_fail_at(err, "not-json", NULL, body, at, what);
+        return api_fail_at(err, "not-json", pointer, body, at,
+                           "this text is not valid Unicode");
     }
 }
 
@@ -82,7 +79,7 @@ bool api_doc_open(struct api_ctx *ctx, const char *body, size_t len, struct api_
     doc->root = json_loadb(ctx->reduced.p, ctx->reduced.len,
                            JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &e);
     if (doc->root == NULL)
-        return fail_tree(ctx, doc->span_count, body, &e, err);
+        return fail_tree(ctx, doc->span_count, body, len, &e, err);
     if (json_is_object(doc->root))
         return true;
     api_doc_close(doc);

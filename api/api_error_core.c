@@ -199,10 +199,12 @@ static bool fail_overflow(struct api_err *err, const char *where, const struct a
 
 static bool fail_range(struct api_err *err, const char *where, const struct attn_err *core)
 {
+    if (core->want == core->got)
+        return api_fail(err, "bad-value", where, "%s is outside its range.",
+                        named(core->object, "A parameter"));
     return api_fail_numbers(err, "bad-value", where, core->object, core->want, core->got,
-                            "%s%s%s is outside its range: it is %zu where %zu bounds it.",
-                            named(core->object, "A parameter"), core->axis != NULL ? " " : "",
-                            named(core->axis, ""), core->got, core->want);
+                            "%s is %zu, which is outside its range: its bound here is %zu.",
+                            named(core->object, "A parameter"), core->got, core->want);
 }
 
 static bool fail_deadline(struct api_err *err, const char *where, const struct attn_err *core)

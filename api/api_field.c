@@ -102,9 +102,10 @@ static const char *name_of_list(const void *names, size_t n)
 bool api_fail_unknown(struct api_err *err, const char *name, const char *pointer,
                       const char *given, const char *nearest)
 {
-    return api_fail(err, name, pointer, "\"%.64s\" is not known here%s%s%s.", given,
-                    nearest != NULL ? "; did you mean \"" : "", nearest != NULL ? nearest : "",
-                    nearest != NULL ? "\"?" : "");
+    if (nearest == NULL)
+        return api_fail(err, name, pointer, "\"%.64s\" is not known here.", given);
+    return api_fail(err, name, pointer, "\"%.64s\" is not known here; did you mean \"%s\"?", given,
+                    nearest);
 }
 
 /* ---- objects --------------------------------------------------------------------------------- */
@@ -150,7 +151,7 @@ const char *api_type_name(const struct api_doc *doc, const json_t *v)
         return span->is_string ? "a string" : "an array";
     switch (json_typeof(v)) {
     case JSON_OBJECT: return "an object";
-    case JSON_ARRAY:  return "an array";
+    case JSON_ARRAY:  return doc != NULL ? "an array" : "an array or a long text";
     case JSON_STRING: return "a string";
     case JSON_TRUE:
     case JSON_FALSE:  return "a boolean";
@@ -226,7 +227,7 @@ bool api_read_double(const json_t *v, const char *pointer, double *out, struct a
 bool api_read_choice(const json_t *v, const char *pointer, const char *const *names,
                      size_t count, int *out, struct api_err *err)
 {
-    const char *text = json_string_value(v);
+    const char *text = json_string_value(v), *nearest;
     char list[API_DETAIL_MAX / 2] = "";
     size_t len = 0;
 
@@ -242,10 +243,9 @@ bool api_read_choice(const json_t *v, const char *pointer, const char *const *na
     if (text == NULL)
         return api_fail(err, "wrong-type", pointer, "One of %s is expected here, not %s.", list,
                         api_type_name(NULL, v));
-    return api_fail(err, "unknown-name", pointer, "\"%.64s\" is not one of %s%s%s%s.", text, list,
-                    api_nearest(text, name_of_list, names, count) != NULL ? "; did you mean \""
-                                                                          : "",
-                    api_nearest(text, name_of_list, names, count) != NULL
-                        ? api_nearest(text, name_of_list, names, count) : "",
-                    api_nearest(text, name_of_list, names, count) != NULL ? "\"?" : "");
+    nearest = api_nearest(text, name_of_list, names, count);
+    if (nearest == NULL)
+        return api_fail(err, "unknown-name", pointer, "\"%.64s\" is not one of %s.", text, list);
+    return api_fail(err, "unknown-name", pointer,
+                    "\"%.64s\" is not one of %s; did you mean \"%s\"?", text, list, nearest);
 }

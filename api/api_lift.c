@@ -19,7 +19,6 @@ enum state { S_VALUE, S_VALUE_OR_END, S_KEY, S_KEY_OR_END, S_COLON, S_MORE, S_DO
 
 struct frame {                         /* one open array or object                                */
     const char *begin;
-    size_t count;                      /* values finished in it                                   */
     const char *key, *key_end;         /* objects: the key being read                             */
     bool object;
 };
@@ -30,12 +29,13 @@ struct scan {
     const char *copied;                /* up to here the body is in the reduced text              */
     enum state state;
     struct frame frame[DEPTH_MAX];
+    size_t count[DEPTH_MAX];           /* by depth: values finished in it                         */
     const char *kept[DEPTH_MAX];       /* by depth: where an array begins that holds an object    */
     unsigned depth;
     unsigned base;                     /* depth of the array being lifted; NO_LIFT = none         */
-    struct api_span cur;               /* that array so far                                       */
-    unsigned leaf_rank, deepest, dims_known;
+    struct api_shape shape;            /* that array so far                                       */
     size_t spans, values;
+    const char *stop;                  /* a place to stop at; or NULL                             */
     struct api_err *err;
 };
 
@@ -70,7 +70,7 @@ static void pointer_of(const struct scan *s, char *out)
 
         memcpy(before, out, sizeof before);
         if (!f->object) {
-            api_pointer_index(out, before, f->count);
+            api_pointer_index(out, before, s->count[d]);
         } else if (f->key != NULL) {
             snprintf(key, sizeof key, "%.*s", (int)(f->key_end - f->key), f->key);
             api_pointer(out, before, key);
@@ -126,63 +126,17 @@ static bool lift(struct scan *s, const struct api_span *span, const char *begin,
     return true;
 }
 
-/* The first place where the array being lifted is not regular: `level` indices into it. */
-static void odd(struct scan *s, int kind, unsigned level, size_t want, size_t got)
+static bool lift_end(struct scan *s)
 {
-    struct api_span *span = &s->cur;
-
-    if (span->odd != API_ODD_NONE)
-        return;
-    span->odd = kind;
-    span->odd_depth = level <= ATTN_RANK_MAX ? level : ATTN_RANK_MAX + 1;
-    span->odd_want = want;
-    span->odd_got = got;
-    for (unsigned k = 0; k < span->odd_depth; k++)
-        span->odd_at[k] = s->frame[s->base + k].count;
+    api_shape_end(&s->shape, s->p);
+    s->base = NO_LIFT;
+    return lift(s, &s->shape.span, s->shape.span.begin, s->shape.span.end);
 }
 
 static void leaf(struct scan *s, bool *flag)
 {
-    const unsigned level = s->depth - s->base;
-
-    s->cur.leaves++;
     *flag = true;
-    if (s->leaf_rank == 0 && s->deepest == level)
-        s->leaf_rank = level;
-    else if (s->leaf_rank != level)
-        odd(s, level < s->deepest ? API_ODD_LEAF : API_ODD_ARRAY, level,
-            s->leaf_rank != 0 ? s->leaf_rank : s->deepest, level);
-}
-
-static void lift_begin(struct scan *s, unsigned depth)
-{
-    s->base = depth;
-    s->cur = (struct api_span){ .begin = s->p };
-    s->leaf_rank = s->deepest = s->dims_known = 0;
-}
-
-/* An array closes at this level of the one being lifted. */
-static void lift_length(struct scan *s, unsigned level, size_t count)
-{
-    const unsigned bit = level < ATTN_RANK_MAX ? 1u << level : 0;
-
-    if (bit == 0)
-        return;
-    if ((s->dims_known & bit) == 0) {
-        s->dims_known |= bit;
-        s->cur.dim[level] = count;
-    } else if (s->cur.dim[level] != count) {
-        odd(s, API_ODD_LENGTH, level, s->cur.dim[level], count);
-    }
-}
-
-static bool lift_end(struct scan *s)
-{
-    s->cur.end = s->p;
-    s->cur.rank = s->leaf_rank != 0 ? s->leaf_rank : s->deepest;
-    s->cur.regular = s->cur.odd == API_ODD_NONE;
-    s->base = NO_LIFT;
-    return lift(s, &s->cur, s->cur.begin, s->cur.end);
+    api_shape_leaf(&s->shape, s->depth - s->base, &s->count[s->base]);
 }
 
 /* ---- values ---------------------------------------------------------------------------------- */
@@ -193,7 +147,7 @@ static bool value_done(struct scan *s)
         s->state = S_DONE;
         return true;
     }
-    s->frame[s->depth - 1].count++;
+    s->count[s->depth - 1]++;
     s->state = S_MORE;
     if (s->base == NO_LIFT && ++s->values > VALUES_MAX)
         return api_fail_numbers(s->err, "too-large", "", NULL, VALUES_MAX, s->values,
@@ -205,6 +159,7 @@ static bool push(struct scan *s, bool object)
 {
     if (s->depth == DEPTH_MAX)
         return fail(s, "too-deep", "arrays and objects are nested more than 128 deep");
+    s->count[s->depth] = 0;
     s->frame[s->depth++] = (struct frame){ .begin = s->p, .object = object };
     s->p++;
     s->state = object ? S_KEY_OR_END : S_VALUE_OR_END;
@@ -215,18 +170,12 @@ static bool open_array(struct scan *s)
 {
     const unsigned depth = s->depth;
 
-    if (depth < DEPTH_MAX && s->base == NO_LIFT && s->kept[depth] != s->p)
-        lift_begin(s, depth);
-    if (s->base != NO_LIFT) {
-        const unsigned level = depth - s->base;
-
-        if (s->leaf_rank != 0 && level >= s->leaf_rank)
-            odd(s, API_ODD_ARRAY, level, s->leaf_rank, level + 1);
-        if (level == ATTN_RANK_MAX)
-            odd(s, API_ODD_DEEP, level, ATTN_RANK_MAX, level + 1);
-        if (level + 1 > s->deepest)
-            s->deepest = level + 1;
+    if (depth < DEPTH_MAX && s->base == NO_LIFT && s->kept[depth] != s->p) {
+        s->base = depth;
+        s->shape = (struct api_shape){ .span = { .begin = s->p } };
     }
+    if (s->base != NO_LIFT)
+        api_shape_open(&s->shape, depth - s->base, &s->count[s->base]);
     return push(s, false);
 }
 
@@ -248,7 +197,7 @@ static bool close_frame(struct scan *s)
     s->p++;
     s->depth--;
     if (s->base != NO_LIFT)
-        lift_length(s, s->depth - s->base, s->frame[s->depth].count);
+        api_shape_close(&s->shape, s->depth - s->base, &s->count[s->base]);
     if (s->depth == s->base && !lift_end(s))
         return false;
     return value_done(s);
@@ -294,7 +243,7 @@ static bool string_value(struct scan *s)
     if (!string(s, &span.begin, &span.end, &escaped))
         return false;
     if (s->base != NO_LIFT)
-        leaf(s, &s->cur.has_strings);
+        leaf(s, &s->shape.span.has_strings);
     else if (!escaped && span.end - span.begin >= STRING_LIFTED &&
              !lift(s, &span, span.begin - 1, span.end + 1))
         return false;
@@ -309,7 +258,7 @@ static bool number_value(struct scan *s)
         return fail(s, "not-json", "this is not a number of JSON");
     s->p = stop;
     if (s->base != NO_LIFT)
-        leaf(s, &s->cur.has_numbers);
+        leaf(s, &s->shape.span.has_numbers);
     return value_done(s);
 }
 
@@ -324,7 +273,7 @@ static bool word_value(struct scan *s)
             continue;
         s->p += len;
         if (s->base != NO_LIFT)
-            leaf(s, k == 2 ? &s->cur.has_nulls : &s->cur.has_booleans);
+            leaf(s, k == 2 ? &s->shape.span.has_nulls : &s->shape.span.has_booleans);
         return value_done(s);
     }
     if (*s->p == 'N' || *s->p == 'I')
@@ -410,6 +359,8 @@ static bool run(struct scan *s)
     for (;;) {
         while (s->p < s->end && (*s->p == ' ' || *s->p == '\n' || *s->p == '\r' || *s->p == '\t'))
             s->p++;
+        if (s->stop != NULL && s->p >= s->stop)
+            return true;
         if (s->p == s->end)
             return s->state == S_DONE || fail_char(s, "more");
         if (!STATES[s->state](s))
@@ -430,4 +381,15 @@ bool api_lift(struct api_ctx *ctx, const char *body, size_t len, size_t *span_co
     if (!api_put(&ctx->reduced, s.copied, (size_t)(s.end - s.copied)))
         return api_fail(err, "out-of-memory", NULL, "No memory to read the body.");
     return true;
+}
+
+void api_lift_pointer(struct api_ctx *ctx, const char *body, size_t len, size_t at, char *out)
+{
+    struct api_err ignored = { 0 };
+    struct scan s = { .ctx = ctx, .body = body, .p = body, .end = body + len, .copied = body,
+                      .base = NO_LIFT, .stop = body + at, .err = &ignored };
+
+    ctx->reduced.len = 0;
+    run(&s);
+    pointer_of(&s, out);
 }

@@ -275,7 +275,7 @@ static bool read_lists(struct api_reading *rd, struct attn_mask *m, const json_t
     if (!refuse_cross(rd, pointer, err))
         return false;
     ids = api_take(rd, B * T_kv * sizeof *ids, pointer, err);
-    lists = ids != NULL ? api_doc_tree(rd->doc, v, pointer, B * (T_kv + 1), err) : NULL;
+    lists = ids != NULL ? api_doc_tree(rd->doc, v, pointer, 2 * B * (T_kv + 1), err) : NULL;
     ok = lists != NULL && items_from_lists(rd, lists, pointer, item, ids, err);
     json_decref(lists);
     m->arg[n].given = ok;

@@ -76,13 +76,14 @@ size_t api_utf8_length(const char *text, const char *end);
  * request can forge, because any such array of its own would have been lifted.  The grammar of what
  * is lifted is checked here, strictly, so that a lifted span is always valid JSON.
  */
+enum api_odd { API_ODD_NONE, API_ODD_LENGTH, API_ODD_LEAF, API_ODD_ARRAY, API_ODD_DEEP };
 struct api_span {
     const char *begin, *end;           /* in the body; an array with its brackets, a string without quotes */
     bool is_string;
     unsigned rank;                     /* nesting depth, when regular                             */
     size_t dim[ATTN_RANK_MAX];         /* lengths, when regular                                   */
     bool regular;                      /* all rows equally long and deep, rank <= ATTN_RANK_MAX   */
-    enum { API_ODD_NONE, API_ODD_LENGTH, API_ODD_LEAF, API_ODD_ARRAY, API_ODD_DEEP } odd;
+    enum api_odd odd;
     unsigned odd_depth;                /* where it is not: the place of the first odd element     */
     size_t odd_at[ATTN_RANK_MAX + 1];
     size_t odd_want, odd_got;
@@ -96,10 +97,24 @@ struct api_doc {
     size_t span_count;
 };
 
+/* The shape of an array while it is scanned (api_span.c). */
+struct api_shape {
+    struct api_span span;
+    unsigned leaf_rank, deepest;       /* arrays around a value; most arrays open at once          */
+    unsigned dims_known;               /* bit per level                                            */
+};
+void api_shape_leaf(struct api_shape *s, unsigned level, const size_t *index);
+void api_shape_open(struct api_shape *s, unsigned level, const size_t *index);
+void api_shape_close(struct api_shape *s, unsigned level, const size_t *index);
+void api_shape_end(struct api_shape *s, const char *end);
+
 /* The scanner: fills ctx->reduced and ctx->span.  Errors: not-json, too-deep, too-large,
    out-of-memory, with the place in the body and its JSON Pointer. */
 bool api_lift(struct api_ctx *ctx, const char *body, size_t len, size_t *span_count,
               struct api_err *err);
+/* The JSON Pointer of what stands at byte `at` of a body that api_lift has accepted; uses up the
+   reduced text and the spans. */
+void api_lift_pointer(struct api_ctx *ctx, const char *body, size_t len, size_t at, char *out);
 /* Records that the body is wrong at byte `at`: "… at line 1, column 5 (byte 4): what". */
 bool api_fail_at(struct api_err *err, const char *name, const char *pointer, const char *body,
                  size_t at, const char *what);

@@ -60,16 +60,20 @@ static bool read_param(struct api_reading *rd, struct attn_mask *m, const json_t
 static bool check_complete(const struct attn_mask_row *row, const json_t *object,
                            const char *pointer, struct api_err *err)
 {
-    for (size_t n = 0; n < param_count(row); n++)
+    bool complete = row->form != ATTN_MASK_OBJECT || json_object_size(object) > 0;
+    char list[128] = "";
+    size_t len = 0;
+
+    for (size_t n = 0; n < param_count(row); n++) {
         if (row->param[n].one_of > 0 && rival(row, object, n) == NULL &&
             json_object_get(object, row->param[n].name) == NULL)
-            return api_fail(err, "missing", pointer, "%s needs \"%s\"%s.", row->name,
-                            row->param[n].name, row->param[n + 1].one_of > 0 ? " or one like it"
-                                                                             : "");
-    if (row->form == ATTN_MASK_OBJECT && json_object_size(object) == 0)
-        return api_fail(err, "missing", pointer, "%s needs \"%s\".", row->name,
-                        row->param[0].name);
-    return true;
+            complete = false;
+        if (len < sizeof list)
+            len += (size_t)snprintf(list + len, sizeof list - len, "%s\"%s\"",
+                                    n == 0 ? "" : ", ", row->param[n].name);
+    }
+    return complete || api_fail(err, "missing", pointer,
+                                "%s is not complete: its parameters are %s.", row->name, list);
 }
 
 static bool read_params(struct api_reading *rd, struct attn_mask *m, const json_t *object,

@@ -274,6 +274,27 @@ static bool scan_object(const struct api_doc *doc, const json_t *v, struct api_t
     return in->form != API_BASE64 || check_base64(in, count, err);
 }
 
+/* An array that was not lifted holds an object somewhere: says where. */
+static bool fail_object_inside(const struct api_doc *doc, const json_t *v, const char *pointer,
+                               struct api_err *err)
+{
+    char place[API_POINTER_MAX], before[API_POINTER_MAX];
+
+    snprintf(place, sizeof place, "%s", pointer);
+    while (json_is_array(v) && api_doc_span(doc, v) == NULL) {
+        size_t n = 0;
+
+        while (!json_is_object(json_array_get(v, n)) &&
+               (!json_is_array(json_array_get(v, n)) ||
+                api_doc_span(doc, json_array_get(v, n)) != NULL))
+            n++;
+        v = json_array_get(v, n);
+        memcpy(before, place, sizeof before);
+        api_pointer_index(place, before, n);
+    }
+    return api_fail(err, "wrong-type", place, "An object stands among the numbers.");
+}
+
 bool api_tensor_scan(const struct api_doc *doc, const json_t *value, const char *pointer,
                      struct api_tensor_in *in, struct api_err *err)
 {
@@ -286,7 +307,7 @@ bool api_tensor_scan(const struct api_doc *doc, const json_t *value, const char 
     if (json_is_object(value))
         return scan_object(doc, value, in, err);
     if (span == NULL && json_is_array(value))
-        return api_fail(err, "wrong-type", pointer, "An object stands among the numbers.");
+        return fail_object_inside(doc, value, pointer, err);
     return api_fail(err, "wrong-type", pointer,
                     "A tensor is expected here (nested arrays, or an object with data, base64 "
                     "or init), not %s.", api_type_name(doc, value));
