@@ -86,7 +86,8 @@ bool api_put_warnings(struct api_buffer *b, const struct api_request *r);
 
 /* Will the answer hold it? */
 bool api_gradient_asked(const struct api_request *r, enum attn_gradient g);
-/* Shape of a gradient as answered; true when it is written transposed (api_answer_gradients.c). */
+/* Shape of a gradient as answered; true when its numbers must be turned or summed into that shape
+   first (api_answer_gradients.c). */
 bool api_gradient_shape(const struct api_request *r, enum attn_gradient g,
                         struct attn_tensor *shape);
 bool api_put_gradients(struct api_work *w, struct api_err *err);

@@ -21,31 +21,51 @@ bool api_gradient_asked(const struct api_request *r, enum attn_gradient g)
            attn_gradient_exists(&r->p, g) && attn_gradient_reaches(r->gradients.of, g);
 }
 
+/* The shape in which masks.additive was given, which its strides tell. */
+static void additive_shape(const struct attn_problem *p, struct attn_tensor *shape)
+{
+    const struct attn_dims *d = &p->d;
+
+    *shape = (struct attn_tensor){.dtype = p->dtype};
+    if (p->additive.stride_b > 0)
+        shape->dim[shape->rank++] = d->B;
+    if (p->additive.stride_h > 0)
+        shape->dim[shape->rank++] = d->h;
+    shape->dim[shape->rank++] = d->T_q;
+    shape->dim[shape->rank++] = d->T_kv;
+}
+
+static void input_shape(const struct attn_problem *p, int input, struct attn_tensor *shape)
+{
+    const enum attn_axis *axis = ATTN_INPUTS[input].axis;
+
+    *shape = (struct attn_tensor){.dtype = p->dtype};
+    for (int a = 0; a < 4 && axis[a] != ATTN_AX_END; a++)
+        if (axis[a] != ATTN_AX_B || p->form.batch_axis)
+            shape->dim[shape->rank++] = attn_axis_size(&p->d, axis[a]);
+}
+
 bool api_gradient_shape(const struct api_request *r, enum attn_gradient g,
                         struct attn_tensor *shape)
 {
     const struct attn_gradient_row *row = &ATTN_GRADIENTS[g];
-    const enum attn_axis *axis;
-    bool transposed;
+    size_t in;
 
+    if (g == ATTN_D_ADDITIVE) {
+        additive_shape(&r->p, shape);
+        return true;
+    }
     if (row->like_object >= 0) {
         attn_object_shape(&r->p, (enum attn_object)row->like_object, shape);
-        shape->dtype = r->p.dtype;     /* like the object in its axes, never boolean */
         return false;
     }
-    axis = ATTN_INPUTS[row->like_input].axis;
-    transposed = r->torch_linear && is_matrix(row->like_input);
-    *shape = (struct attn_tensor){.dtype = r->p.dtype};
-    for (int a = 0; a < 4 && axis[a] != ATTN_AX_END; a++)
-        if (axis[a] != ATTN_AX_B || r->p.form.batch_axis)
-            shape->dim[shape->rank++] = attn_axis_size(&r->p.d, axis[a]);
-    if (transposed) {
-        const size_t in = shape->dim[0];
-
-        shape->dim[0] = shape->dim[1];
-        shape->dim[1] = in;
-    }
-    return transposed;
+    input_shape(&r->p, row->like_input, shape);
+    if (!r->torch_linear || !is_matrix(row->like_input))
+        return false;
+    in = shape->dim[0];
+    shape->dim[0] = shape->dim[1];
+    shape->dim[1] = in;
+    return true;
 }
 
 /* t [rows, cols] into to [cols, rows] */
@@ -60,22 +80,49 @@ static void transpose(const struct attn_tensor *t, struct attn_tensor *to)
             memcpy(into + (c * rows + r) * bytes, from + (r * cols + c) * bytes, bytes);
 }
 
+/* The bias of pair (i, j) was added for every item and head that it was not given for: its
+   gradient is the sum over them.  t [B, h, T_q, T_kv] */
+static void sum_shared(const struct attn_problem *p, const struct attn_tensor *t,
+                       struct attn_tensor *to)
+{
+    const size_t pairs = p->d.T_q * p->d.T_kv, h = p->d.h;
+    const size_t sharing = p->additive.stride_h > 0   ? 1
+                           : p->additive.stride_b > 0 ? h
+                                                      : p->d.B * h;
+
+    for (size_t n = 0; n < attn_tensor_count(to); n++) {
+        const size_t pair = n % pairs, first = n / pairs * sharing;
+        double sum = 0.0;
+
+        for (size_t bh = first; bh < first + sharing; bh++)
+            sum += attn_tensor_get(t, bh * pairs + pair);
+        if (to->dtype == ATTN_F64)
+            ((double *)to->p)[n] = sum;
+        else
+            ((float *)to->p)[n] = (float)sum;
+    }
+}
+
 static bool put_gradient(struct api_work *w, enum attn_gradient g, struct api_err *err)
 {
     struct attn_arena *arena = &w->ctx->arena;
     const size_t mark = attn_arena_mark(arena);
     const struct attn_tensor *t = &w->grads.t[g];
-    struct attn_tensor shape, turned;
+    struct attn_tensor shape, given;
     bool ok;
 
     if (api_gradient_shape(&w->r, g, &shape)) {
-        turned = shape;
-        turned.p = attn_arena_take(arena, attn_tensor_count(t) * attn_dtype_bytes(t->dtype));
-        if (!turned.p)
+        given = shape;
+        given.p = attn_arena_take(arena, attn_tensor_count(&given) * attn_dtype_bytes(t->dtype));
+        if (!given.p)
             return api_fail(err, "too-large", NULL,
-                            "There is no room to turn %s into (out,in).", ATTN_GRADIENTS[g].name);
-        transpose(t, &turned);
-        t = &turned;
+                            "There is no room to write %s in the shape that was given.",
+                            ATTN_GRADIENTS[g].name);
+        if (g == ATTN_D_ADDITIVE)
+            sum_shared(&w->r.p, t, &given);
+        else
+            transpose(t, &given);
+        t = &given;
     }
     ok = api_put_key(w->out, ATTN_GRADIENTS[g].name) &&
          api_put_tensor(w->out, t, &shape, w->r.encoding);
@@ -83,14 +130,19 @@ static bool put_gradient(struct api_work *w, enum attn_gradient g, struct api_er
     return ok || api_fail_buffer(err);
 }
 
-/* The worst entry's index in the gradient as it is answered. */
+/* The worst entry's index in the gradient as it is answered; of d_additive, whose pairs were moved
+   one by one, the index of the pair in S. */
 static bool put_worst_index(struct api_work *w, const struct attn_grad_check *check)
 {
     struct attn_tensor shape;
-    const bool transposed = api_gradient_shape(&w->r, (enum attn_gradient)check->worst, &shape);
+    bool transposed = api_gradient_shape(&w->r, (enum attn_gradient)check->worst, &shape);
     size_t index[ATTN_RANK_MAX], left = check->worst_at;
     bool ok = api_put_key(w->out, "index") && api_puts(w->out, "[");
 
+    if (check->worst == ATTN_D_ADDITIVE) {
+        attn_object_shape(&w->r.p, ATTN_S, &shape);
+        transposed = false;
+    }
     if (transposed) {
         index[0] = left % shape.dim[0];
         index[1] = left / shape.dim[0];

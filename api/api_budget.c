@@ -47,7 +47,7 @@ static size_t tensor_memory(const struct attn_tensor *shape)
     return bytes;
 }
 
-/* The largest object of the answer: what a difference needs beside the changed trace. */
+/* They run one after the other. */
 static size_t ablation_memory(const struct api_request *r, const struct attn_plan *plan)
 {
     size_t most = 0;
@@ -69,8 +69,8 @@ static size_t row_trace_memory(const struct api_request *r)
                                     ARRAYS * ATTN_ALIGN);
 }
 
-/* Room to turn one weight gradient into (out,in). */
-static size_t turn_memory(const struct api_request *r)
+/* Room for one gradient in the shape in which its tensor was given. */
+static size_t given_memory(const struct api_request *r)
 {
     size_t most = 0;
 
@@ -97,7 +97,7 @@ static void count_memory(const struct api_ctx *ctx, const struct api_request *r,
     budget->row_traces = row_trace_memory(r);
     /* One after the other, each giving its scratch back. */
     scratch = larger(larger(budget->audit, budget->ablations),
-                     larger(budget->row_traces, turn_memory(r)));
+                     larger(budget->row_traces, given_memory(r)));
     budget->total = add(add(budget->inputs, budget->trace), add(budget->gradients, scratch));
     budget->limit = ctx->arena.size;
 }

@@ -92,3 +92,44 @@ Test(api_answer_gradients, axes_are_those_of_the_answer)
     cr_expect_null(ask_at(a.json, "gradients.check"));
     asked_free(&a);
 }
+
+/* d_additive in the three shapes in which a bias may be given: each the sum of the finer one. */
+Test(api_answer_gradients, a_shared_bias_has_the_sum_of_its_gradients)
+{
+    static const char *const BIAS[] = {"[2,2,2,3]", "[2,2,3]", "[2,3]"};
+    struct asked a[3];
+
+    for (int n = 0; n < 3; n++) {
+        char body[1024];
+
+        snprintf(body, sizeof body,
+                 "{\"shapes\":{\"heads\":2},\"inputs\":{"
+                 "\"Q\":{\"init\":\"normal\",\"seed\":1,\"shape\":[2,2,2,4]},"
+                 "\"K\":{\"init\":\"normal\",\"seed\":2,\"shape\":[2,2,3,4]},"
+                 "\"V\":{\"init\":\"normal\",\"seed\":3,\"shape\":[2,2,3,5]}},"
+                 "\"masks\":{\"additive\":{\"init\":\"ones\",\"shape\":%s}},"
+                 "\"gradients\":{\"of\":\"H\",\"cotangent\":{\"init\":\"normal\",\"seed\":4},"
+                 "\"with_respect_to\":[\"d_additive\"],\"check\":true}}",
+                 BIAS[n]);
+        a[n] = ask(api_attention, body);
+        cr_assert_eq(a[n].status, 200, "%s", ask_text(a[n].json, "detail"));
+        cr_expect_str_eq(ask_text(a[n].json, "gradients.check.status"), "pass");
+    }
+    for (int b = 0; b < 2; b++) {
+        double item = 0, all = 0;
+        char path[64];
+
+        for (int h = 0; h < 2; h++) {
+            snprintf(path, sizeof path, "gradients.d_additive.%d.%d.1.2", b, h);
+            cr_expect(ask_number(a[0].json, path) != 0);
+            item += ask_number(a[0].json, path);
+            snprintf(path, sizeof path, "gradients.d_additive.%d.1.2", h);
+            all += ask_number(a[1].json, path);
+        }
+        snprintf(path, sizeof path, "gradients.d_additive.%d.1.2", b);
+        cr_expect_float_eq(ask_number(a[1].json, path), item, NEAR);
+        cr_expect_float_eq(ask_number(a[2].json, "gradients.d_additive.1.2"), all, NEAR);
+    }
+    for (int n = 0; n < 3; n++)
+        asked_free(&a[n]);
+}
