@@ -620,6 +620,85 @@ const char *attn_fault_caught_by(const struct attn_fault_row *row);   /* check i
 bool attn_fault_visible(const struct attn_fault_row *row, const struct attn_problem *p);
 const struct attn_swap *attn_fault_swap(const struct attn_fault_row *row);
 
+/* ---- somebody else's layer: audit of a candidate (attn_diagnose.c) -------------------------------- */
+
+enum attn_precision { ATTN_FLOAT64, ATTN_FLOAT32, ATTN_FLOAT16, ATTN_BFLOAT16,
+                      ATTN_PRECISION_COUNT };
+extern const char *const ATTN_PRECISION_NAMES[ATTN_PRECISION_COUNT];
+
+/* Tolerances that honest rounding of this precision stays within: |x - right| <= atol + rtol*|right|. */
+void attn_tolerance(enum attn_precision precision, double *rtol, double *atol);
+
+/* What an implementation computed.  Tensors are float64 (allowed: BOOL), full rank; p NULL = not
+   given.  One of the wrong shape has p NULL, its bit set in bad_*, and the shape it came with. */
+struct attn_candidate {
+    struct attn_tensor object[ATTN_OBJECT_COUNT];
+    struct attn_tensor gradient[ATTN_GRADIENT_COUNT];
+    uint32_t bad_object, bad_gradient;
+    enum attn_precision precision;
+    double rtol, atol;
+};
+
+enum attn_state { ATTN_STATE_NOT_GIVEN, ATTN_STATE_CORRECT, ATTN_STATE_WRONG_HERE,
+                  ATTN_STATE_INHERITED, ATTN_STATE_COUNT };
+extern const char *const ATTN_STATE_NAMES[ATTN_STATE_COUNT];
+
+struct attn_object_verdict {
+    enum attn_state state;
+    bool wrong_shape;
+    double global_error;           /* largest |x - right| / max(1, |right|); NaN where it has none     */
+    double local_error;            /* the same against the next step from its own earlier objects     */
+    bool differs;                  /* first_difference is there: first place beyond tolerance          */
+    size_t at[ATTN_RANK_MAX];
+    double expected, observed;     /* against the right next step from its own earlier objects         */
+    const char *form;              /* accepted form seen (a row of ATTN_FORMS), or NULL                */
+};
+
+struct attn_accepted_row { const char *name, *says; };         /* other right forms, for the catalog  */
+size_t attn_accepted_count(void);
+const struct attn_accepted_row *attn_accepted_at(size_t n);
+
+enum { ATTN_DIAGNOSES_MAX = 24, ATTN_SAME_MAX = 16, ATTN_HINTS_MAX = 16 };
+
+struct attn_diagnosis {            /* one cause that reproduces the candidate                         */
+    const struct attn_fault_row *fault;
+    double residual;               /* largest relative distance to the candidate's object             */
+    bool has_param;                /* a fitted constant: a ratio, a fill, a width                     */
+    const char *param_name;
+    double param;
+    size_t same;                   /* faults that give the same numbers on this input                 */
+    const struct attn_fault_row *same_as[ATTN_SAME_MAX];
+};
+
+enum attn_verdict { ATTN_CORRECT, ATTN_INCORRECT, ATTN_INCONCLUSIVE, ATTN_VERDICT_COUNT };
+extern const char *const ATTN_VERDICT_NAMES[ATTN_VERDICT_COUNT];
+
+struct attn_report {
+    enum attn_verdict verdict;
+    const char *why_inconclusive;  /* a constant sentence, or NULL                                     */
+    const char *first_incorrect;   /* object or gradient name, or NULL                                 */
+    struct attn_object_verdict object[ATTN_OBJECT_COUNT];
+    struct attn_object_verdict gradient[ATTN_GRADIENT_COUNT];
+    size_t diagnoses;              /* best first: of the first wrong object, then of later wrong ones  */
+    struct attn_diagnosis diagnosis[ATTN_DIAGNOSES_MAX];
+    size_t hidden;                 /* faults that this input cannot show, with what would show them    */
+    struct { const struct attn_fault_row *fault; const char *needs; } hidden_fault[64];
+    size_t forms;                  /* accepted forms seen                                              */
+    const struct attn_accepted_row *form[ATTN_HINTS_MAX];
+};
+
+/*
+ * Judges a candidate against the problem, in float64 whatever p->dtype says (the caller passes a
+ * float64 problem).  `ask` names of what and from which cotangent the candidate's gradients are, or
+ * NULL without gradients.  Scratch comes from the arena and is given back.
+ * Errors: MEMORY, DEADLINE, EMPTY_ROW.
+ */
+bool attn_diagnose(const struct attn_problem *p, const struct attn_candidate *candidate,
+                   const struct attn_grad_ask *ask, struct attn_arena *arena,
+                   const struct attn_exec *exec, struct attn_report *report,
+                   struct attn_err *err);
+size_t attn_diagnose_bytes(const struct attn_problem *p, const struct attn_grad_ask *ask);
+
 /* ---- conventions of other systems ---------------------------------------------------------------- */
 
 struct attn_convention_row {
