@@ -1,5 +1,6 @@
 /*
- * api_base64.c - strict base64 (RFC 4648 section 4): standard alphabet, padding, no other bytes.
+ * api_base64.c - strict base64 (RFC 4648 section 4): standard alphabet, padding, no other
+ * bytes.
  * Not here: what the bytes mean (api_tensor_read.c).
  * Start reading at api_base64_read.
  */
@@ -33,7 +34,9 @@ size_t api_base64_read(const char *text, size_t len, unsigned char *out, size_t 
 
     for (size_t at = 0; at < len; at += 4) {
         const bool last = at + 4 == len;
-        const unsigned pad = !last || text[at + 3] != '=' ? 0 : text[at + 2] != '=' ? 1 : 2;
+        const unsigned pad = !last || text[at + 3] != '=' ? 0
+                             : text[at + 2] != '='        ? 1
+                                                          : 2;
         uint32_t bits = 0;
 
         for (unsigned k = 0; k < 4 - pad; k++) {

@@ -1,5 +1,6 @@
 /*
- * api_buffer.c - bytes that grow, and the small pieces of JSON that are written into them.
+ * api_buffer.c - bytes that grow, and the small pieces of JSON that are written into
+ * them.
  * Not here: tensors in answers (api_write.c), the text of numbers (api_number.cc).
  * Start reading at api_buffer_reserve, then api_put_string.
  */
@@ -53,7 +54,7 @@ void api_buffer_trim(struct api_buffer *buffer, size_t keep_bytes)
 void api_buffer_free(struct api_buffer *buffer)
 {
     free(buffer->p);
-    *buffer = (struct api_buffer){ 0 };
+    *buffer = (struct api_buffer){0};
 }
 
 bool api_put(struct api_buffer *b, const char *text, size_t len)
@@ -71,13 +72,19 @@ bool api_puts(struct api_buffer *b, const char *text)
     return api_put(b, text, strlen(text));
 }
 
-/* Table 3-7 of the Unicode Standard: shortest forms only, no surrogates, nothing past U+10FFFF. */
+/* Table 3-7 of the Unicode Standard: shortest forms only, no surrogates, nothing past
+   U+10FFFF. */
 size_t api_utf8_length(const char *text, const char *end)
 {
     const unsigned char *s = (const unsigned char *)text;
     const size_t room = (size_t)(end - text);
     const unsigned char c = s[0];
-    size_t n = c < 0x80 ? 1 : c < 0xC2 ? 0 : c < 0xE0 ? 2 : c < 0xF0 ? 3 : c < 0xF5 ? 4 : 0;
+    size_t n = c < 0x80   ? 1
+               : c < 0xC2 ? 0
+               : c < 0xE0 ? 2
+               : c < 0xF0 ? 3
+               : c < 0xF5 ? 4
+                          : 0;
 
     if (n > room)
         return 0;

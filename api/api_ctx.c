@@ -1,5 +1,6 @@
 /*
- * api_ctx.c - what one thread keeps between requests: the arena, the reduced body, the spans.
+ * api_ctx.c - what one thread keeps between requests: the arena, the reduced body, the
+ * spans.
  * Not here: what is put into them (api_lift.c, api_request.c).
  * Start reading at api_ctx_new.
  */
@@ -17,8 +18,8 @@ void api_init(void)
     attn_blas_init();
 }
 
-/* Address space only: the kernel gives a page when it is first touched, so a small request on a
-   large limit costs what it uses. */
+/* Address space only: the kernel gives a page when it is first touched, so a small
+   request on a large limit costs what it uses. */
 static bool reserve(struct attn_arena *arena, size_t bytes)
 {
     void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
@@ -26,7 +27,7 @@ static bool reserve(struct attn_arena *arena, size_t bytes)
 
     if (p == MAP_FAILED)
         return false;
-    *arena = (struct attn_arena){ .base = p, .size = bytes };
+    *arena = (struct attn_arena){.base = p, .size = bytes};
     return true;
 }
 
@@ -36,7 +37,8 @@ struct api_ctx *api_ctx_new(const struct api_limits *limits)
 
     if (ctx == NULL)
         return NULL;
-    if (limits->memory_max_bytes == 0 || !reserve(&ctx->arena, limits->memory_max_bytes)) {
+    if (limits->memory_max_bytes == 0 ||
+        !reserve(&ctx->arena, limits->memory_max_bytes)) {
         free(ctx);
         return NULL;
     }
@@ -57,7 +59,8 @@ void api_ctx_free(struct api_ctx *ctx)
 void api_ctx_reset(struct api_ctx *ctx)
 {
     if (ctx->arena.peak > KEEP_ARENA)
-        madvise(ctx->arena.base + KEEP_ARENA, ctx->arena.size - KEEP_ARENA, MADV_DONTNEED);
+        madvise(ctx->arena.base + KEEP_ARENA, ctx->arena.size - KEEP_ARENA,
+                MADV_DONTNEED);
     ctx->arena.used = 0;
     ctx->arena.peak = 0;
     ctx->reduced.len = 0;

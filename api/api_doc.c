@@ -1,5 +1,6 @@
 /*
- * api_doc.c - the body as a small tree (jansson) beside the spans that were lifted out of it.
+ * api_doc.c - the body as a small tree (jansson) beside the spans that were lifted out of
+ * it.
  * Not here: the grammar of the body (api_lift.c), what its fields mean (api_request*.c).
  * Start reading at api_doc_open.
  */
@@ -9,7 +10,8 @@
 #include <string.h>
 
 /* The byte of the body that byte `at` of the reduced text came from. */
-static size_t original_place(const struct api_ctx *ctx, size_t spans, const char *body, size_t at)
+static size_t original_place(const struct api_ctx *ctx, size_t spans, const char *body,
+                             size_t at)
 {
     const char *from = body;
     char mark[32];
@@ -31,7 +33,8 @@ static size_t original_place(const struct api_ctx *ctx, size_t spans, const char
 /* Back from where jansson stopped to where the number begins. */
 static size_t number_begin(const char *body, size_t at)
 {
-    while (at > 0 && strchr("0123456789+-.eE", body[at - 1]) != NULL && body[at - 1] != '\0')
+    while (at > 0 && strchr("0123456789+-.eE", body[at - 1]) != NULL &&
+           body[at - 1] != '\0')
         at--;
     return at;
 }
@@ -40,7 +43,8 @@ static size_t number_begin(const char *body, size_t at)
 static bool fail_tree(struct api_ctx *ctx, size_t spans, const char *body, size_t len,
                       const json_error_t *e, struct api_err *err)
 {
-    size_t at = original_place(ctx, spans, body, e->position > 0 ? (size_t)e->position : 0);
+    size_t at =
+        original_place(ctx, spans, body, e->position > 0 ? (size_t)e->position : 0);
     char pointer[API_POINTER_MAX];
 
     if (json_error_code(e) == json_error_out_of_memory)
@@ -70,9 +74,10 @@ bool api_doc_open(struct api_ctx *ctx, const char *body, size_t len, struct api_
 {
     json_error_t e;
 
-    *doc = (struct api_doc){ 0 };
+    *doc = (struct api_doc){0};
     if (len == 0)
-        return api_fail(err, "not-json", "", "The body is empty; it must be a JSON object.");
+        return api_fail(err, "not-json", "",
+                        "The body is empty; it must be a JSON object.");
     if (!api_lift(ctx, body, len, &doc->span_count, err))
         return false;
     doc->span = ctx->span;
@@ -83,13 +88,14 @@ bool api_doc_open(struct api_ctx *ctx, const char *body, size_t len, struct api_
     if (json_is_object(doc->root))
         return true;
     api_doc_close(doc);
-    return api_fail(err, "not-json", "", "The body must be a JSON object, not another value.");
+    return api_fail(err, "not-json", "",
+                    "The body must be a JSON object, not another value.");
 }
 
 void api_doc_close(struct api_doc *doc)
 {
     json_decref(doc->root);
-    *doc = (struct api_doc){ 0 };
+    *doc = (struct api_doc){0};
 }
 
 const struct api_span *api_doc_span(const struct api_doc *doc, const json_t *node)
@@ -124,7 +130,8 @@ json_t *api_doc_tree(const struct api_doc *doc, const json_t *node, const char *
     if (json_error_code(&e) == json_error_out_of_memory)
         api_fail(err, "out-of-memory", NULL, "No memory to read the body.");
     else if (json_error_code(&e) == json_error_numeric_overflow)
-        api_fail(err, "number-out-of-range", pointer, "A number is too large to be held.");
+        api_fail(err, "number-out-of-range", pointer,
+                 "A number is too large to be held.");
     else
         api_fail(err, "not-json", pointer, "The list cannot be read: %s.", e.text);
     return NULL;

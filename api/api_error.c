@@ -14,50 +14,86 @@
 enum { RETRY_AFTER_S = 1 };
 
 struct error_row {
-    const char *name;                  /* wire name, never renamed                                */
+    const char *name; /* wire name, never renamed */
     int status;
     const char *title;
-    const char *sentence;              /* the detail, where nobody gives a better one             */
+    const char *sentence; /* the detail, where nobody gives a better one */
 };
 
 /* clang-format off */
 static const struct error_row ERRORS[] = {
-    { "bad-request",          400, "Malformed request",              "The request is not valid HTTP." },
-    { "not-json",             400, "Not JSON",                       "The body is not valid JSON." },
-    { "too-deep",             400, "Nested too deeply",              "The body is nested too deeply." },
-    { "duplicate-key",        400, "Name given twice",               "An object names a field twice." },
-    { "number-out-of-range",  400, "Number out of range",            "A number is too large." },
-    { "bad-base64",           400, "Bad base64",                     "A base64 text is malformed." },
-    { "not-found",            404, "Not found",                      "There is nothing at this path." },
-    { "method-not-allowed",   405, "Method not allowed",             "The path does not take this method; Allow names those it takes." },
-    { "not-acceptable",       406, "Not acceptable",                 "No representation that Accept asks for is available." },
-    { "timeout",              408, "Body too slow",                  "The body did not arrive in time." },
-    { "length-required",      411, "Length required",                "State the Content-Length of the body." },
-    { "too-large",            413, "Too large",                      "The request is over a limit of this service." },
-    { "uri-too-long",         414, "URI too long",                   "The path or query is too long." },
-    { "unsupported-media",    415, "Unsupported media type",         "Send application/json without a content coding." },
-    { "expectation-failed",   417, "Expectation failed",             "Only Expect: 100-continue is understood." },
-    { "unknown-field",        422, "Unknown field",                  "A field is not known; it may be a typing error." },
-    { "unknown-name",         422, "Unknown name",                   "A name is not known." },
-    { "wrong-type",           422, "Wrong type",                     "A value has the wrong type." },
-    { "wrong-rank",           422, "Wrong number of axes",           "A tensor has the wrong number of axes." },
-    { "ragged",               422, "Ragged tensor",                  "The rows of a tensor differ in length." },
-    { "wrong-shape",          422, "Shapes disagree",                "Two sizes disagree." },
-    { "missing",              422, "Missing field",                  "A field is missing." },
-    { "contradiction",        422, "Contradiction",                  "Two fields contradict each other." },
-    { "bad-value",            422, "Value not possible",             "A value is outside its range." },
-    { "not-finite",           422, "Not finite",                     "A number must be finite." },
-    { "ambiguous-alignment",  422, "Ambiguous causal alignment",     "State the alignment of the causal mask." },
-    { "heads-not-divisible",  422, "Heads do not divide",            "A width or number of heads does not divide." },
-    { "empty-row",            422, "Empty row",                      "A query row has no allowed key." },
-    { "not-supported",        422, "Not supported",                  "This combination is not supported." },
-    { "headers-too-large",    431, "Header fields too large",        "The header fields are too large." },
-    { "internal",             500, "Internal error",                 "The service failed; the request is not at fault." },
-    { "not-implemented",      501, "Transfer coding not supported",  "Send the body with a Content-Length." },
-    { "out-of-memory",        503, "Out of memory",                  "No memory is free now; try again." },
-    { "overloaded",           503, "Overloaded",                     "All workers are busy and the queue is full; try again." },
-    { "draining",             503, "Shutting down",                  "This instance is shutting down; try again." },
-    { "deadline",             504, "Deadline passed",                "The computation did not finish in time." },
+    { "bad-request", 400, "Malformed request",
+      "The request is not valid HTTP." },
+    { "not-json", 400, "Not JSON",
+      "The body is not valid JSON." },
+    { "too-deep", 400, "Nested too deeply",
+      "The body is nested too deeply." },
+    { "duplicate-key", 400, "Name given twice",
+      "An object names a field twice." },
+    { "number-out-of-range", 400, "Number out of range",
+      "A number is too large." },
+    { "bad-base64", 400, "Bad base64",
+      "A base64 text is malformed." },
+    { "not-found", 404, "Not found",
+      "There is nothing at this path." },
+    { "method-not-allowed", 405, "Method not allowed",
+      "The path does not take this method; Allow names those it takes." },
+    { "not-acceptable", 406, "Not acceptable",
+      "No representation that Accept asks for is available." },
+    { "timeout", 408, "Body too slow",
+      "The body did not arrive in time." },
+    { "length-required", 411, "Length required",
+      "State the Content-Length of the body." },
+    { "too-large", 413, "Too large",
+      "The request is over a limit of this service." },
+    { "uri-too-long", 414, "URI too long",
+      "The path or query is too long." },
+    { "unsupported-media", 415, "Unsupported media type",
+      "Send application/json without a content coding." },
+    { "expectation-failed", 417, "Expectation failed",
+      "Only Expect: 100-continue is understood." },
+    { "unknown-field", 422, "Unknown field",
+      "A field is not known; it may be a typing error." },
+    { "unknown-name", 422, "Unknown name",
+      "A name is not known." },
+    { "wrong-type", 422, "Wrong type",
+      "A value has the wrong type." },
+    { "wrong-rank", 422, "Wrong number of axes",
+      "A tensor has the wrong number of axes." },
+    { "ragged", 422, "Ragged tensor",
+      "The rows of a tensor differ in length." },
+    { "wrong-shape", 422, "Shapes disagree",
+      "Two sizes disagree." },
+    { "missing", 422, "Missing field",
+      "A field is missing." },
+    { "contradiction", 422, "Contradiction",
+      "Two fields contradict each other." },
+    { "bad-value", 422, "Value not possible",
+      "A value is outside its range." },
+    { "not-finite", 422, "Not finite",
+      "A number must be finite." },
+    { "ambiguous-alignment", 422, "Ambiguous causal alignment",
+      "State the alignment of the causal mask." },
+    { "heads-not-divisible", 422, "Heads do not divide",
+      "A width or number of heads does not divide." },
+    { "empty-row", 422, "Empty row",
+      "A query row has no allowed key." },
+    { "not-supported", 422, "Not supported",
+      "This combination is not supported." },
+    { "headers-too-large", 431, "Header fields too large",
+      "The header fields are too large." },
+    { "internal", 500, "Internal error",
+      "The service failed; the request is not at fault." },
+    { "not-implemented", 501, "Transfer coding not supported",
+      "Send the body with a Content-Length." },
+    { "out-of-memory", 503, "Out of memory",
+      "No memory is free now; try again." },
+    { "overloaded", 503, "Overloaded",
+      "All workers are busy and the queue is full; try again." },
+    { "draining", 503, "Shutting down",
+      "This instance is shutting down; try again." },
+    { "deadline", 504, "Deadline passed",
+      "The computation did not finish in time." },
 };
 
 static const char *const PROBLEMS[] = {
@@ -90,13 +126,14 @@ static const struct error_row *row_of(const char *name)
     return row_of("internal");
 }
 
-/* ---- recording ------------------------------------------------------------------------------- */
+/* ---- recording ---- */
 
-static bool record(struct api_err *err, const char *name, const char *pointer, const char *detail,
-                   va_list args) __attribute__((format(printf, 4, 0)));
+static bool record(struct api_err *err, const char *name, const char *pointer,
+                   const char *detail, va_list args)
+    __attribute__((format(printf, 4, 0)));
 
-static bool record(struct api_err *err, const char *name, const char *pointer, const char *detail,
-                   va_list args)
+static bool record(struct api_err *err, const char *name, const char *pointer,
+                   const char *detail, va_list args)
 {
     err->set = true;
     err->name = row_of(name)->name;
@@ -106,7 +143,8 @@ static bool record(struct api_err *err, const char *name, const char *pointer, c
     return false;
 }
 
-bool api_fail(struct api_err *err, const char *name, const char *pointer, const char *detail, ...)
+bool api_fail(struct api_err *err, const char *name, const char *pointer,
+              const char *detail, ...)
 {
     va_list args;
 
@@ -119,7 +157,8 @@ bool api_fail(struct api_err *err, const char *name, const char *pointer, const 
 }
 
 bool api_fail_numbers(struct api_err *err, const char *name, const char *pointer,
-                      const char *object, size_t want, size_t got, const char *detail, ...)
+                      const char *object, size_t want, size_t got, const char *detail,
+                      ...)
 {
     va_list args;
 
@@ -134,7 +173,7 @@ bool api_fail_numbers(struct api_err *err, const char *name, const char *pointer
     return false;
 }
 
-/* ---- writing --------------------------------------------------------------------------------- */
+/* ---- writing ---- */
 
 static bool put_member(struct api_buffer *b, const char *name, const char *text)
 {
@@ -142,8 +181,8 @@ static bool put_member(struct api_buffer *b, const char *name, const char *text)
            api_put_string(b, text);
 }
 
-static bool put_problem(struct api_buffer *b, const struct error_row *row, const char *request_id,
-                        const struct api_err *err)
+static bool put_problem(struct api_buffer *b, const struct error_row *row,
+                        const char *request_id, const struct api_err *err)
 {
     const char *detail = err->detail[0] != '\0' ? err->detail : row->sentence;
     bool ok = api_puts(b, "{\"type\":\"/problems/") && api_puts(b, row->name) &&
@@ -164,7 +203,8 @@ static bool put_problem(struct api_buffer *b, const struct error_row *row, const
     return ok && api_puts(b, "}\n");
 }
 
-void api_reply_error(struct api_reply *reply, const char *request_id, const struct api_err *err)
+void api_reply_error(struct api_reply *reply, const char *request_id,
+                     const struct api_err *err)
 {
     static const char NO_MEMORY[] = "{\"type\":\"/problems/out-of-memory\","
                                     "\"title\":\"Out of memory\",\"status\":503,"
@@ -189,10 +229,11 @@ void api_reply_error(struct api_reply *reply, const char *request_id, const stru
         reply->retry_after_s = RETRY_AFTER_S;
 }
 
-void api_problem(struct api_reply *reply, const char *request_id, enum api_problem_kind kind,
-                 const char *detail, bool numbers, size_t want, size_t got)
+void api_problem(struct api_reply *reply, const char *request_id,
+                 enum api_problem_kind kind, const char *detail, bool numbers,
+                 size_t want, size_t got)
 {
-    struct api_err err = { 0 };
+    struct api_err err = {0};
     const struct error_row *row = row_of(PROBLEMS[kind]);
     const char *text = detail != NULL ? detail : row->sentence;
 

@@ -1,5 +1,5 @@
 /*
- * api_error_core.c - what core found, in words: code + object + axis + numbers -> problem.
+ * api_error_core.c - what core found, in words: code, object, axis and numbers.
  * Not here: the table of problems (api_error.c), the finding (core/).
  * Start reading at CODES, then api_fail_core.
  */
@@ -12,7 +12,7 @@
 /* Writes the detail; where is the place of the object in the request, or NULL. */
 typedef bool code_fn(struct api_err *err, const char *where, const struct attn_err *core);
 
-/* ---- places ---------------------------------------------------------------------------------- */
+/* ---- places ---- */
 
 /* clang-format off */
 static const struct { const char *object, *place; } PLACES[] = {
@@ -57,16 +57,16 @@ static const char *place_of(const char *object, char *out)
         if (strcmp(ATTN_INPUTS[k].name, object) == 0)
             return ATTN_INPUTS[k].place;
     dot = strchr(object, '.');
-    place = parent_place(object, dot != NULL ? (size_t)(dot - object) : strlen(object), out);
+    place =
+        parent_place(object, dot != NULL ? (size_t)(dot - object) : strlen(object), out);
     return place != NULL && dot != NULL ? api_pointer(out, place, dot + 1) : place;
 }
 
 /* The field of `shapes` that declares an axis. */
 static const char *declared_name(const char *axis)
 {
-    static const char *const NAMES[][2] = { { "T_q", "T" },
-                                            { "h", "heads" },
-                                            { "h_kv", "kv_heads" } };
+    static const char *const NAMES[][2] = {
+        {"T_q", "T"}, {"h", "heads"}, {"h_kv", "kv_heads"}};
 
     for (size_t n = 0; n < API_COUNT(NAMES); n++)
         if (strcmp(NAMES[n][0], axis) == 0)
@@ -79,7 +79,7 @@ static const char *named(const char *text, const char *otherwise)
     return text != NULL ? text : otherwise;
 }
 
-/* ---- sentences ------------------------------------------------------------------------------- */
+/* ---- sentences ---- */
 
 static bool fail_rank(struct api_err *err, const char *where, const struct attn_err *core)
 {
@@ -88,15 +88,19 @@ static bool fail_rank(struct api_err *err, const char *where, const struct attn_
                             named(core->object, "A tensor"), core->got, core->want);
 }
 
-static bool fail_shape(struct api_err *err, const char *where, const struct attn_err *core)
+static bool fail_shape(struct api_err *err, const char *where,
+                       const struct attn_err *core)
 {
-    return api_fail_numbers(err, "wrong-shape", where, core->object, core->want, core->got,
-                            "%s: %s is %zu, but %zu is needed to agree with the rest of the "
-                            "request.", named(core->object, "A tensor"),
-                            named(core->axis, "an axis"), core->got, core->want);
+    return api_fail_numbers(
+        err, "wrong-shape", where, core->object, core->want, core->got,
+        "%s: %s is %zu, but %zu is needed to agree with the rest of the "
+        "request.",
+        named(core->object, "A tensor"), named(core->axis, "an axis"), core->got,
+        core->want);
 }
 
-static bool fail_declared(struct api_err *err, const char *where, const struct attn_err *core)
+static bool fail_declared(struct api_err *err, const char *where,
+                          const struct attn_err *core)
 {
     char pointer[API_POINTER_MAX];
     const char *field = declared_name(named(core->axis, ""));
@@ -108,7 +112,8 @@ static bool fail_declared(struct api_err *err, const char *where, const struct a
                             named(core->object, "the request"), core->got);
 }
 
-static bool fail_missing(struct api_err *err, const char *where, const struct attn_err *core)
+static bool fail_missing(struct api_err *err, const char *where,
+                         const struct attn_err *core)
 {
     return api_fail(err, "missing", where, "%s is needed here and was not given.",
                     named(core->object, "A field"));
@@ -126,11 +131,12 @@ static bool fail_contradiction(struct api_err *err, const char *where,
 static bool fail_zero(struct api_err *err, const char *where, const struct attn_err *core)
 {
     return api_fail_numbers(err, "bad-value", where, core->object, 1, 0,
-                            "%s: %s is 0; at least 1 is needed.", named(core->object, "A tensor"),
-                            named(core->axis, "a size"));
+                            "%s: %s is 0; at least 1 is needed.",
+                            named(core->object, "A tensor"), named(core->axis, "a size"));
 }
 
-static bool fail_unknown_size(struct api_err *err, const char *where, const struct attn_err *core)
+static bool fail_unknown_size(struct api_err *err, const char *where,
+                              const struct attn_err *core)
 {
     char pointer[API_POINTER_MAX];
     const char *field = declared_name(named(core->axis, ""));
@@ -141,51 +147,59 @@ static bool fail_unknown_size(struct api_err *err, const char *where, const stru
                     named(core->axis, "it"));
 }
 
-static bool fail_divide(struct api_err *err, const char *where, const struct attn_err *core)
+static bool fail_divide(struct api_err *err, const char *where,
+                        const struct attn_err *core)
 {
-    return api_fail_numbers(err, "heads-not-divisible", where != NULL ? where : "/shapes/heads",
-                            core->object, core->want, core->got,
-                            "%s: %zu does not divide into %zu equal parts.",
-                            named(core->object, "heads"), core->got, core->want);
+    return api_fail_numbers(
+        err, "heads-not-divisible", where != NULL ? where : "/shapes/heads", core->object,
+        core->want, core->got, "%s: %zu does not divide into %zu equal parts.",
+        named(core->object, "heads"), core->got, core->want);
 }
 
-static bool fail_alignment(struct api_err *err, const char *where, const struct attn_err *core)
+static bool fail_alignment(struct api_err *err, const char *where,
+                           const struct attn_err *core)
 {
     (void)where;
-    return api_fail_numbers(err, "ambiguous-alignment", "/masks/causal", "M", core->want,
-                            core->got,
-                            "There are %zu queries and %zu new keys, so the causal mask must "
-                            "state its alignment: \"top_left\" or \"bottom_right\".", core->want,
-                            core->got);
+    return api_fail_numbers(
+        err, "ambiguous-alignment", "/masks/causal", "M", core->want, core->got,
+        "There are %zu queries and %zu new keys, so the causal mask must "
+        "state its alignment: \"top_left\" or \"bottom_right\".",
+        core->want, core->got);
 }
 
-static bool fail_empty_row(struct api_err *err, const char *where, const struct attn_err *core)
+static bool fail_empty_row(struct api_err *err, const char *where,
+                           const struct attn_err *core)
 {
     char place[96];
 
     (void)where;
-    snprintf(place, sizeof place, "batch %zu, head %zu, query %zu", core->at[0], core->at[1],
-             core->at[2]);
+    snprintf(place, sizeof place, "batch %zu, head %zu, query %zu", core->at[0],
+             core->at[1], core->at[2]);
     return api_fail_numbers(err, "empty-row", "/masks", "M", 1, 0,
-                            "No key is allowed for %s, and empty_rows is \"error\".", place);
+                            "No key is allowed for %s, and empty_rows is \"error\".",
+                            place);
 }
 
-static bool fail_odd_width(struct api_err *err, const char *where, const struct attn_err *core)
+static bool fail_odd_width(struct api_err *err, const char *where,
+                           const struct attn_err *core)
 {
     (void)where;
-    return api_fail_numbers(err, "bad-value", "/position/rope", "Q", core->got + 1, core->got,
-                            "RoPE turns pairs of features, so d_k must be even; it is %zu.",
-                            core->got);
+    return api_fail_numbers(
+        err, "bad-value", "/position/rope", "Q", core->got + 1, core->got,
+        "RoPE turns pairs of features, so d_k must be even; it is %zu.", core->got);
 }
 
-static bool fail_memory(struct api_err *err, const char *where, const struct attn_err *core)
+static bool fail_memory(struct api_err *err, const char *where,
+                        const struct attn_err *core)
 {
-    return api_fail_numbers(err, "too-large", where, core->object, core->want, core->got,
-                            "The tensors of this request need %zu bytes; the limit is %zu.",
-                            core->got, core->want);
+    return api_fail_numbers(
+        err, "too-large", where, core->object, core->want, core->got,
+        "The tensors of this request need %zu bytes; the limit is %zu.", core->got,
+        core->want);
 }
 
-static bool fail_overflow(struct api_err *err, const char *where, const struct attn_err *core)
+static bool fail_overflow(struct api_err *err, const char *where,
+                          const struct attn_err *core)
 {
     if (core->axis == NULL || core->got == SIZE_MAX)
         return api_fail(err, "too-large", where,
@@ -197,20 +211,24 @@ static bool fail_overflow(struct api_err *err, const char *where, const struct a
                             core->want);
 }
 
-static bool fail_range(struct api_err *err, const char *where, const struct attn_err *core)
+static bool fail_range(struct api_err *err, const char *where,
+                       const struct attn_err *core)
 {
     if (core->want == core->got)
         return api_fail(err, "bad-value", where, "%s is outside its range.",
                         named(core->object, "A parameter"));
-    return api_fail_numbers(err, "bad-value", where, core->object, core->want, core->got,
-                            "%s is %zu, which is outside its range: its bound here is %zu.",
-                            named(core->object, "A parameter"), core->got, core->want);
+    return api_fail_numbers(
+        err, "bad-value", where, core->object, core->want, core->got,
+        "%s is %zu, which is outside its range: its bound here is %zu.",
+        named(core->object, "A parameter"), core->got, core->want);
 }
 
-static bool fail_deadline(struct api_err *err, const char *where, const struct attn_err *core)
+static bool fail_deadline(struct api_err *err, const char *where,
+                          const struct attn_err *core)
 {
     (void)where, (void)core;
-    return api_fail(err, "deadline", NULL, "The computation did not finish before its deadline.");
+    return api_fail(err, "deadline", NULL,
+                    "The computation did not finish before its deadline.");
 }
 
 static code_fn *const CODES[] = {

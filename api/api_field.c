@@ -14,7 +14,7 @@ enum { NAME_MAX_COMPARED = 40 };
 
 const double API_WHOLE_MAX = 9007199254740992.0;
 
-/* ---- pointers -------------------------------------------------------------------------------- */
+/* ---- pointers ---- */
 
 const char *api_pointer(char *out, const char *pointer, const char *name)
 {
@@ -41,9 +41,10 @@ const char *api_pointer_index(char *out, const char *pointer, size_t index)
     return api_pointer(out, pointer, text);
 }
 
-/* ---- names ----------------------------------------------------------------------------------- */
+/* ---- names ---- */
 
-/* Single letters put in, left out or changed to turn one word into the other (Levenshtein). */
+/* Single letters put in, left out or changed to turn one word into the other
+   (Levenshtein). */
 static size_t letters_apart(const char *a, const char *b)
 {
     const size_t n = strlen(a), m = strlen(b);
@@ -104,11 +105,11 @@ bool api_fail_unknown(struct api_err *err, const char *name, const char *pointer
 {
     if (nearest == NULL)
         return api_fail(err, name, pointer, "\"%.64s\" is not known here.", given);
-    return api_fail(err, name, pointer, "\"%.64s\" is not known here; did you mean \"%s\"?", given,
-                    nearest);
+    return api_fail(err, name, pointer,
+                    "\"%.64s\" is not known here; did you mean \"%s\"?", given, nearest);
 }
 
-/* ---- objects --------------------------------------------------------------------------------- */
+/* ---- objects ---- */
 
 bool api_read_object(void *into, const struct api_doc *doc, const json_t *object,
                      const char *pointer, const struct api_field_row *rows, size_t count,
@@ -121,7 +122,8 @@ bool api_read_object(void *into, const struct api_doc *doc, const json_t *object
     if (!json_is_object(object))
         return api_fail(err, "wrong-type", pointer, "An object is expected here, not %s.",
                         api_type_name(doc, object));
-    json_object_foreach((json_t *)object, key, value) {
+    json_object_foreach((json_t *)object, key, value)
+    {
         const struct api_field_row *row = NULL;
 
         for (size_t n = 0; n < count && row == NULL; n++)
@@ -141,7 +143,7 @@ bool api_read_object(void *into, const struct api_doc *doc, const json_t *object
     return true;
 }
 
-/* ---- types ----------------------------------------------------------------------------------- */
+/* ---- types ---- */
 
 const char *api_type_name(const struct api_doc *doc, const json_t *v)
 {
@@ -150,20 +152,27 @@ const char *api_type_name(const struct api_doc *doc, const json_t *v)
     if (span != NULL)
         return span->is_string ? "a string" : "an array";
     switch (json_typeof(v)) {
-    case JSON_OBJECT: return "an object";
-    case JSON_ARRAY:  return doc != NULL ? "an array" : "an array or a long text";
-    case JSON_STRING: return "a string";
+    case JSON_OBJECT:
+        return "an object";
+    case JSON_ARRAY:
+        return doc != NULL ? "an array" : "an array or a long text";
+    case JSON_STRING:
+        return "a string";
     case JSON_TRUE:
-    case JSON_FALSE:  return "a boolean";
-    case JSON_NULL:   return "null";
-    default:          return "a number";
+    case JSON_FALSE:
+        return "a boolean";
+    case JSON_NULL:
+        return "null";
+    default:
+        return "a number";
     }
 }
 
 bool api_read_bool(const json_t *v, const char *pointer, bool *out, struct api_err *err)
 {
     if (!json_is_boolean(v))
-        return api_fail(err, "wrong-type", pointer, "true or false is expected here, not %s.",
+        return api_fail(err, "wrong-type", pointer,
+                        "true or false is expected here, not %s.",
                         api_type_name(NULL, v));
     *out = json_is_true(v);
     return true;
@@ -173,21 +182,22 @@ static bool fail_whole(struct api_err *err, const char *pointer, int64_t min, in
                        const char *got)
 {
     api_fail(err, "bad-value", pointer,
-             "A whole number from %" PRId64 " to %" PRId64 " is expected here, not %s.", min, max,
-             got);
+             "A whole number from %" PRId64 " to %" PRId64 " is expected here, not %s.",
+             min, max, got);
     snprintf(err->expected, sizeof err->expected, "%" PRId64 " to %" PRId64, min, max);
     snprintf(err->observed, sizeof err->observed, "%s", got);
     return false;
 }
 
-bool api_read_int(const json_t *v, const char *pointer, int64_t min, int64_t max, int64_t *out,
-                  struct api_err *err)
+bool api_read_int(const json_t *v, const char *pointer, int64_t min, int64_t max,
+                  int64_t *out, struct api_err *err)
 {
-    char text[API_NUMBER_MAX + 1] = { 0 };
+    char text[API_NUMBER_MAX + 1] = {0};
     double real;
 
     if (!json_is_number(v))
-        return api_fail(err, "wrong-type", pointer, "A whole number is expected here, not %s.",
+        return api_fail(err, "wrong-type", pointer,
+                        "A whole number is expected here, not %s.",
                         api_type_name(NULL, v));
     if (json_is_real(v)) {
         real = json_real_value(v);
@@ -202,20 +212,21 @@ bool api_read_int(const json_t *v, const char *pointer, int64_t min, int64_t max
     return (*out >= min && *out <= max) || fail_whole(err, pointer, min, max, text);
 }
 
-bool api_read_size(const json_t *v, const char *pointer, size_t min, size_t max, size_t *out,
-                   struct api_err *err)
+bool api_read_size(const json_t *v, const char *pointer, size_t min, size_t max,
+                   size_t *out, struct api_err *err)
 {
     const int64_t bound = (int64_t)API_WHOLE_MAX;
     int64_t x;
 
-    if (!api_read_int(v, pointer, (int64_t)min, max < (size_t)bound ? (int64_t)max : bound, &x,
-                      err))
+    if (!api_read_int(v, pointer, (int64_t)min,
+                      max < (size_t)bound ? (int64_t)max : bound, &x, err))
         return false;
     *out = (size_t)x;
     return true;
 }
 
-bool api_read_double(const json_t *v, const char *pointer, double *out, struct api_err *err)
+bool api_read_double(const json_t *v, const char *pointer, double *out,
+                     struct api_err *err)
 {
     if (!json_is_number(v))
         return api_fail(err, "wrong-type", pointer, "A number is expected here, not %s.",
@@ -241,11 +252,13 @@ bool api_read_choice(const json_t *v, const char *pointer, const char *const *na
                                     n == 0 ? "" : ", ", names[n]);
     }
     if (text == NULL)
-        return api_fail(err, "wrong-type", pointer, "One of %s is expected here, not %s.", list,
-                        api_type_name(NULL, v));
+        return api_fail(err, "wrong-type", pointer, "One of %s is expected here, not %s.",
+                        list, api_type_name(NULL, v));
     nearest = api_nearest(text, name_of_list, names, count);
     if (nearest == NULL)
-        return api_fail(err, "unknown-name", pointer, "\"%.64s\" is not one of %s.", text, list);
+        return api_fail(err, "unknown-name", pointer, "\"%.64s\" is not one of %s.", text,
+                        list);
     return api_fail(err, "unknown-name", pointer,
-                    "\"%.64s\" is not one of %s; did you mean \"%s\"?", text, list, nearest);
+                    "\"%.64s\" is not one of %s; did you mean \"%s\"?", text, list,
+                    nearest);
 }

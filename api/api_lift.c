@@ -1,11 +1,11 @@
 /*
- * api_lift.c - the scanner: checks the body's grammar and lifts arrays and long strings out of it.
+ * api_lift.c - the scanner: checks the body's grammar, lifts arrays and long strings out.
  * Not here: the reduced text as a tree (api_doc.c), numbers as numbers (api_tensor.c).
  * Start reading at api_lift, then STATES; an array is "kept" when it holds an object.
  *
- * One pass without recursion.  Arrays are taken to hold no object until one is met; then the scan
- * goes back to the outermost array that was wrong about itself, and now keeps the open ones in
- * place.  No byte is read more than twice, since what is kept once stays kept.
+ * One pass without recursion.  Arrays are taken to hold no object until one is met; then
+ * the scan goes back to the outermost array that was wrong about itself, and now keeps
+ * the open ones in place.  No byte is read more than twice: what is kept stays kept.
  */
 #include "api/api_private.h"
 
@@ -17,32 +17,32 @@ enum { DEPTH_MAX = 128, VALUES_MAX = 65536, STRING_LIFTED = 256, NO_LIFT = DEPTH
 
 enum state { S_VALUE, S_VALUE_OR_END, S_KEY, S_KEY_OR_END, S_COLON, S_MORE, S_DONE };
 
-struct frame {                         /* one open array or object                                */
+struct frame { /* one open array or object */
     const char *begin;
-    const char *key, *key_end;         /* objects: the key being read                             */
+    const char *key, *key_end; /* objects: the key being read */
     bool object;
 };
 
 struct scan {
     struct api_ctx *ctx;
     const char *body, *p, *end;
-    const char *copied;                /* up to here the body is in the reduced text              */
+    const char *copied; /* up to here the body is in the reduced text */
     enum state state;
     struct frame frame[DEPTH_MAX];
-    size_t count[DEPTH_MAX];           /* by depth: values finished in it                         */
-    const char *kept[DEPTH_MAX];       /* by depth: where an array begins that holds an object    */
+    size_t count[DEPTH_MAX]; /* by depth: values finished in it */
+    const char *kept[DEPTH_MAX]; /* by depth: where an array begins that is kept */
     unsigned depth;
-    unsigned base;                     /* depth of the array being lifted; NO_LIFT = none         */
-    struct api_shape shape;            /* that array so far                                       */
+    unsigned base;          /* depth of the array being lifted; NO_LIFT = none */
+    struct api_shape shape; /* that array so far */
     size_t spans, values;
-    const char *stop;                  /* a place to stop at; or NULL                             */
+    const char *stop; /* a place to stop at; or NULL */
     struct api_err *err;
 };
 
-/* ---- saying where ---------------------------------------------------------------------------- */
+/* ---- saying where ---- */
 
-bool api_fail_at(struct api_err *err, const char *name, const char *pointer, const char *body,
-                 size_t at, const char *what)
+bool api_fail_at(struct api_err *err, const char *name, const char *pointer,
+                 const char *body, size_t at, const char *what)
 {
     size_t line = 1, column = 1;
 
@@ -56,8 +56,8 @@ bool api_fail_at(struct api_err *err, const char *name, const char *pointer, con
             column++;
         }
     }
-    return api_fail(err, name, pointer, "At line %zu, column %zu (byte %zu): %s.", line, column,
-                    at, what);
+    return api_fail(err, name, pointer, "At line %zu, column %zu (byte %zu): %s.", line,
+                    column, at, what);
 }
 
 static void pointer_of(const struct scan *s, char *out)
@@ -100,10 +100,11 @@ static bool fail_char(struct scan *s, const char *expected)
     return fail(s, "not-json", what);
 }
 
-/* ---- lifting --------------------------------------------------------------------------------- */
+/* ---- lifting ---- */
 
 /* Puts [n] where begin … end stood, and remembers the span. */
-static bool lift(struct scan *s, const struct api_span *span, const char *begin, const char *end)
+static bool lift(struct scan *s, const struct api_span *span, const char *begin,
+                 const char *end)
 {
     struct api_ctx *ctx = s->ctx;
     char mark[32];
@@ -139,7 +140,7 @@ static void leaf(struct scan *s, bool *flag)
     api_shape_leaf(&s->shape, s->depth - s->base, &s->count[s->base]);
 }
 
-/* ---- values ---------------------------------------------------------------------------------- */
+/* ---- values ---- */
 
 static bool value_done(struct scan *s)
 {
@@ -151,7 +152,8 @@ static bool value_done(struct scan *s)
     s->state = S_MORE;
     if (s->base == NO_LIFT && ++s->values > VALUES_MAX)
         return api_fail_numbers(s->err, "too-large", "", NULL, VALUES_MAX, s->values,
-                                "The body holds more than %d fields and objects.", VALUES_MAX);
+                                "The body holds more than %d fields and objects.",
+                                VALUES_MAX);
     return true;
 }
 
@@ -160,7 +162,7 @@ static bool push(struct scan *s, bool object)
     if (s->depth == DEPTH_MAX)
         return fail(s, "too-deep", "arrays and objects are nested more than 128 deep");
     s->count[s->depth] = 0;
-    s->frame[s->depth++] = (struct frame){ .begin = s->p, .object = object };
+    s->frame[s->depth++] = (struct frame){.begin = s->p, .object = object};
     s->p++;
     s->state = object ? S_KEY_OR_END : S_VALUE_OR_END;
     return true;
@@ -172,7 +174,7 @@ static bool open_array(struct scan *s)
 
     if (depth < DEPTH_MAX && s->base == NO_LIFT && s->kept[depth] != s->p) {
         s->base = depth;
-        s->shape = (struct api_shape){ .span = { .begin = s->p } };
+        s->shape = (struct api_shape){.span = {.begin = s->p}};
     }
     if (s->base != NO_LIFT)
         api_shape_open(&s->shape, depth - s->base, &s->count[s->base]);
@@ -237,7 +239,7 @@ static bool string(struct scan *s, const char **begin, const char **end, bool *e
 
 static bool string_value(struct scan *s)
 {
-    struct api_span span = { .is_string = true };
+    struct api_span span = {.is_string = true};
     bool escaped;
 
     if (!string(s, &span.begin, &span.end, &escaped))
@@ -264,7 +266,7 @@ static bool number_value(struct scan *s)
 
 static bool word_value(struct scan *s)
 {
-    static const char *const WORDS[] = { "true", "false", "null" };
+    static const char *const WORDS[] = {"true", "false", "null"};
 
     for (size_t k = 0; k < API_COUNT(WORDS); k++) {
         const size_t len = strlen(WORDS[k]);
@@ -277,12 +279,13 @@ static bool word_value(struct scan *s)
         return value_done(s);
     }
     if (*s->p == 'N' || *s->p == 'I')
-        return fail(s, "not-json", "NaN and Infinity are no numbers of JSON; where they are "
-                                   "allowed they are written as strings");
+        return fail(s, "not-json",
+                    "NaN and Infinity are no numbers of JSON; where they are "
+                    "allowed they are written as strings");
     return fail_char(s, "a value");
 }
 
-/* ---- states ---------------------------------------------------------------------------------- */
+/* ---- states ---- */
 
 static bool at_value(struct scan *s)
 {
@@ -348,16 +351,17 @@ static bool at_done(struct scan *s)
 }
 
 static bool (*const STATES[])(struct scan *s) = {
-    [S_VALUE] = at_value,         [S_VALUE_OR_END] = at_value_or_end,
-    [S_KEY] = at_key,             [S_KEY_OR_END] = at_key_or_end,
-    [S_COLON] = at_colon,         [S_MORE] = at_more,
+    [S_VALUE] = at_value, [S_VALUE_OR_END] = at_value_or_end,
+    [S_KEY] = at_key,     [S_KEY_OR_END] = at_key_or_end,
+    [S_COLON] = at_colon, [S_MORE] = at_more,
     [S_DONE] = at_done,
 };
 
 static bool run(struct scan *s)
 {
     for (;;) {
-        while (s->p < s->end && (*s->p == ' ' || *s->p == '\n' || *s->p == '\r' || *s->p == '\t'))
+        while (s->p < s->end &&
+               (*s->p == ' ' || *s->p == '\n' || *s->p == '\r' || *s->p == '\t'))
             s->p++;
         if (s->stop != NULL && s->p >= s->stop)
             return true;
@@ -371,8 +375,13 @@ static bool run(struct scan *s)
 bool api_lift(struct api_ctx *ctx, const char *body, size_t len, size_t *span_count,
               struct api_err *err)
 {
-    struct scan s = { .ctx = ctx, .body = body, .p = body, .end = body + len, .copied = body,
-                      .base = NO_LIFT, .err = err };
+    struct scan s = {.ctx = ctx,
+                     .body = body,
+                     .p = body,
+                     .end = body + len,
+                     .copied = body,
+                     .base = NO_LIFT,
+                     .err = err};
 
     ctx->reduced.len = 0;
     if (!run(&s))
@@ -383,11 +392,18 @@ bool api_lift(struct api_ctx *ctx, const char *body, size_t len, size_t *span_co
     return true;
 }
 
-void api_lift_pointer(struct api_ctx *ctx, const char *body, size_t len, size_t at, char *out)
+void api_lift_pointer(struct api_ctx *ctx, const char *body, size_t len, size_t at,
+                      char *out)
 {
-    struct api_err ignored = { 0 };
-    struct scan s = { .ctx = ctx, .body = body, .p = body, .end = body + len, .copied = body,
-                      .base = NO_LIFT, .stop = body + at, .err = &ignored };
+    struct api_err ignored = {0};
+    struct scan s = {.ctx = ctx,
+                     .body = body,
+                     .p = body,
+                     .end = body + len,
+                     .copied = body,
+                     .base = NO_LIFT,
+                     .stop = body + at,
+                     .err = &ignored};
 
     ctx->reduced.len = 0;
     run(&s);

@@ -14,12 +14,13 @@
 typedef bool kind_fn(struct api_reading *rd, struct attn_mask *m, struct attn_arg *arg,
                      const json_t *v, const char *pointer, struct api_err *err);
 
-/* ---- numbers --------------------------------------------------------------------------------- */
+/* ---- numbers ---- */
 
-static bool read_alignment(struct api_reading *rd, struct attn_mask *m, struct attn_arg *arg,
-                           const json_t *v, const char *pointer, struct api_err *err)
+static bool read_alignment(struct api_reading *rd, struct attn_mask *m,
+                           struct attn_arg *arg, const json_t *v, const char *pointer,
+                           struct api_err *err)
 {
-    static const char *const NAMES[] = { "top_left", "bottom_right" };
+    static const char *const NAMES[] = {"top_left", "bottom_right"};
     int choice;
 
     (void)rd, (void)m;
@@ -36,13 +37,13 @@ static bool read_extent(struct api_reading *rd, struct attn_mask *m, struct attn
     return api_read_int(v, pointer, -1, (int64_t)API_WHOLE_MAX, &arg->number, err);
 }
 
-/* ---- tables ---------------------------------------------------------------------------------- */
+/* ---- tables ---- */
 
 /* (B, cols), or (cols) where there is one item; cols 0 = a list [B]. */
-static bool expect_items(const struct api_reading *rd, struct api_tensor_in *in, size_t cols,
-                         struct api_err *err)
+static bool expect_items(const struct api_reading *rd, struct api_tensor_in *in,
+                         size_t cols, struct api_err *err)
 {
-    const size_t B = rd->r->p.d.B, table[] = { B, cols };
+    const size_t B = rd->r->p.d.B, table[] = {B, cols};
 
     if (cols == 0)
         return api_expect_shape(in, "M", 1, &B, err);
@@ -57,22 +58,25 @@ static bool fail_whole(const struct api_tensor_in *in, size_t n, double x, int64
     char place[API_POINTER_MAX];
 
     api_fail(err, "bad-value", api_element_pointer(in, n, place),
-             "A whole number from %" PRId64 " to %" PRId64 " is expected here, not %.17g.", min,
-             max, x);
+             "A whole number from %" PRId64 " to %" PRId64
+             " is expected here, not %.17g.",
+             min, max, x);
     snprintf(err->expected, sizeof err->expected, "%" PRId64 " to %" PRId64, min, max);
     snprintf(err->observed, sizeof err->observed, "%.17g", x);
     return false;
 }
 
 /* Whole numbers min … max: read as doubles, which hold them all, and turned in place. */
-static bool read_whole(struct api_reading *rd, const json_t *v, const char *pointer, size_t cols,
-                       int64_t min, int64_t max, struct attn_table *table, struct api_err *err)
+static bool read_whole(struct api_reading *rd, const json_t *v, const char *pointer,
+                       size_t cols, int64_t min, int64_t max, struct attn_table *table,
+                       struct api_err *err)
 {
     const size_t count = rd->r->p.d.B * (cols > 0 ? cols : 1);
     struct api_tensor_in in;
     unsigned char *p;
 
-    if (!api_tensor_scan(rd->doc, v, pointer, &in, err) || !expect_items(rd, &in, cols, err))
+    if (!api_tensor_scan(rd->doc, v, pointer, &in, err) ||
+        !expect_items(rd, &in, cols, err))
         return false;
     p = api_take_tensor(rd, &in, ATTN_F64, API_FINITE_ONLY, err);
     if (p == NULL)
@@ -87,13 +91,14 @@ static bool read_whole(struct api_reading *rd, const json_t *v, const char *poin
         whole = (int64_t)x;
         memcpy(p + n * sizeof whole, &whole, sizeof whole);
     }
-    *table = (struct attn_table){ .elem = ATTN_ELEM_I64, .p = p,
-                                  .stride_b = cols > 0 ? cols : 1 };
+    *table = (struct attn_table){
+        .elem = ATTN_ELEM_I64, .p = p, .stride_b = cols > 0 ? cols : 1};
     return true;
 }
 
-static bool read_lengths(struct api_reading *rd, struct attn_mask *m, struct attn_arg *arg,
-                         const json_t *v, const char *pointer, struct api_err *err)
+static bool read_lengths(struct api_reading *rd, struct attn_mask *m,
+                         struct attn_arg *arg, const json_t *v, const char *pointer,
+                         struct api_err *err)
 {
     (void)m;
     return read_whole(rd, v, pointer, 0, 0, (int64_t)rd->r->p.d.T_kv, &arg->table, err);
@@ -106,9 +111,10 @@ static bool read_valid(struct api_reading *rd, struct attn_mask *m, struct attn_
     struct api_tensor_in in;
 
     (void)m;
-    if (!api_tensor_scan(rd->doc, v, pointer, &in, err) || !expect_items(rd, &in, T_kv, err))
+    if (!api_tensor_scan(rd->doc, v, pointer, &in, err) ||
+        !expect_items(rd, &in, T_kv, err))
         return false;
-    arg->table = (struct attn_table){ .elem = ATTN_ELEM_U8, .stride_b = T_kv };
+    arg->table = (struct attn_table){.elem = ATTN_ELEM_U8, .stride_b = T_kv};
     arg->table.p = api_take_tensor(rd, &in, ATTN_BOOL, API_FINITE_ONLY, err);
     return arg->table.p != NULL;
 }
@@ -117,28 +123,31 @@ bool api_read_pairs(struct api_reading *rd, const json_t *v, const char *pointer
                     enum attn_dtype dtype, struct attn_table *table, struct api_err *err)
 {
     const struct attn_dims *d = &rd->r->p.d;
-    const size_t full[] = { d->B, d->h, d->T_q, d->T_kv }, item[] = { d->B, d->T_q, d->T_kv };
+    const size_t full[] = {d->B, d->h, d->T_q, d->T_kv}, item[] = {d->B, d->T_q, d->T_kv};
     const bool finite_only = dtype == ATTN_BOOL;
     struct api_tensor_in in;
 
     if (!api_tensor_scan(rd->doc, v, pointer, &in, err))
         return false;
-    *table = (struct attn_table){ .elem = dtype == ATTN_BOOL ? ATTN_ELEM_U8 : ATTN_ELEM_F64,
-                                  .stride_i = d->T_kv };
+    *table = (struct attn_table){
+        .elem = dtype == ATTN_BOOL ? ATTN_ELEM_U8 : ATTN_ELEM_F64, .stride_i = d->T_kv};
     if (in.shaped && in.rank == 4) {
         table->stride_h = d->T_q * d->T_kv;
         table->stride_b = d->h * d->T_q * d->T_kv;
     } else if (in.shaped && in.rank == 3) {
         table->stride_b = d->T_q * d->T_kv;
     }
-    if (!api_expect_shape(&in, "M", table->stride_h > 0 ? 4 : table->stride_b > 0 ? 3 : 2,
+    if (!api_expect_shape(&in, "M",
+                          table->stride_h > 0   ? 4
+                          : table->stride_b > 0 ? 3
+                                                : 2,
                           table->stride_h > 0   ? full
                           : table->stride_b > 0 ? item
                                                 : item + 1,
                           err))
         return false;
-    table->p = api_take_tensor(rd, &in, dtype, finite_only ? API_FINITE_ONLY
-                                                           : API_MINUS_INFINITY_TOO, err);
+    table->p = api_take_tensor(
+        rd, &in, dtype, finite_only ? API_FINITE_ONLY : API_MINUS_INFINITY_TOO, err);
     return table->p != NULL;
 }
 
@@ -149,13 +158,15 @@ static bool read_pairs(struct api_reading *rd, struct attn_mask *m, struct attn_
     return api_read_pairs(rd, v, pointer, ATTN_BOOL, &arg->table, err);
 }
 
-/* ---- documents ------------------------------------------------------------------------------- */
+/* ---- documents ---- */
 
-static bool refuse_cross(const struct api_reading *rd, const char *pointer, struct api_err *err)
+static bool refuse_cross(const struct api_reading *rd, const char *pointer,
+                         struct api_err *err)
 {
     return rd->r->p.form.source != ATTN_CROSS ||
-           api_fail(err, "contradiction", pointer,
-                    "Document ids name one sequence; queries and keys come from two (X_kv).");
+           api_fail(
+               err, "contradiction", pointer,
+               "Document ids name one sequence; queries and keys come from two (X_kv).");
 }
 
 static bool read_ids(struct api_reading *rd, struct attn_mask *m, struct attn_arg *arg,
@@ -163,12 +174,13 @@ static bool read_ids(struct api_reading *rd, struct attn_mask *m, struct attn_ar
 {
     (void)m;
     return refuse_cross(rd, pointer, err) &&
-           read_whole(rd, v, pointer, rd->r->p.d.T_kv, -1, (int64_t)API_WHOLE_MAX, &arg->table,
-                      err);
+           read_whole(rd, v, pointer, rd->r->p.d.T_kv, -1, (int64_t)API_WHOLE_MAX,
+                      &arg->table, err);
 }
 
-static bool read_next_id(struct api_reading *rd, struct attn_mask *m, struct attn_arg *arg,
-                         const json_t *v, const char *pointer, struct api_err *err)
+static bool read_next_id(struct api_reading *rd, struct attn_mask *m,
+                         struct attn_arg *arg, const json_t *v, const char *pointer,
+                         struct api_err *err)
 {
     (void)m;
     if (!read_whole(rd, v, pointer, 0, -1, (int64_t)API_WHOLE_MAX, &arg->table, err))
@@ -184,18 +196,19 @@ typedef bool item_fn(const json_t *list, const char *pointer, size_t T_kv, int64
 static bool fail_sum(struct api_err *err, const char *pointer, size_t T_kv, size_t sum)
 {
     return api_fail_numbers(err, "wrong-shape", pointer, "M", T_kv, sum,
-                            "The documents end at %zu, but there are %zu keys.", sum, T_kv);
+                            "The documents end at %zu, but there are %zu keys.", sum,
+                            T_kv);
 }
 
-static bool item_from_lengths(const json_t *list, const char *pointer, size_t T_kv, int64_t *ids,
-                              struct api_err *err)
+static bool item_from_lengths(const json_t *list, const char *pointer, size_t T_kv,
+                              int64_t *ids, struct api_err *err)
 {
     char place[API_POINTER_MAX];
     size_t at = 0, length;
 
     for (size_t n = 0; n < json_array_size(list); n++) {
-        if (!api_read_size(json_array_get(list, n), api_pointer_index(place, pointer, n), 1,
-                           SIZE_MAX, &length, err))
+        if (!api_read_size(json_array_get(list, n), api_pointer_index(place, pointer, n),
+                           1, SIZE_MAX, &length, err))
             return false;
         if (length > T_kv - at)
             return fail_sum(err, pointer, T_kv, at + length);
@@ -205,15 +218,15 @@ static bool item_from_lengths(const json_t *list, const char *pointer, size_t T_
     return at == T_kv || fail_sum(err, pointer, T_kv, at);
 }
 
-static bool item_from_bounds(const json_t *list, const char *pointer, size_t T_kv, int64_t *ids,
-                             struct api_err *err)
+static bool item_from_bounds(const json_t *list, const char *pointer, size_t T_kv,
+                             int64_t *ids, struct api_err *err)
 {
     char place[API_POINTER_MAX];
     size_t at = 0, bound;
 
     if (json_array_size(list) == 0)
-        return api_fail(err, "missing", pointer, "cu_seqlens begins with 0 and ends with %zu.",
-                        T_kv);
+        return api_fail(err, "missing", pointer,
+                        "cu_seqlens begins with 0 and ends with %zu.", T_kv);
     for (size_t n = 0; n < json_array_size(list); n++) {
         api_pointer_index(place, pointer, n);
         if (!api_read_size(json_array_get(list, n), place, 0, SIZE_MAX, &bound, err))
@@ -223,7 +236,8 @@ static bool item_from_bounds(const json_t *list, const char *pointer, size_t T_k
                                     "cu_seqlens begins with 0, not %zu.", bound);
         if (n > 0 && bound <= at)
             return api_fail_numbers(err, "bad-value", place, "M", at + 1, bound,
-                                    "cu_seqlens must increase: %zu follows %zu.", bound, at);
+                                    "cu_seqlens must increase: %zu follows %zu.", bound,
+                                    at);
         if (bound > T_kv)
             return fail_sum(err, place, T_kv, bound);
         for (; at < bound; at++)
@@ -243,16 +257,18 @@ static bool items_from_lists(const struct api_reading *rd, const json_t *lists,
     if (B == 1 && !json_is_array(json_array_get(lists, 0)))
         return item(lists, pointer, T_kv, ids, err);
     if (json_array_size(lists) != B)
-        return api_fail_numbers(err, "wrong-shape", pointer, "M", B, json_array_size(lists),
-                                "There are %zu items, but %zu lists.", B,
-                                json_array_size(lists));
+        return api_fail_numbers(
+            err, "wrong-shape", pointer, "M", B, json_array_size(lists),
+            "There are %zu items, but %zu lists.", B, json_array_size(lists));
     for (size_t b = 0; b < B; b++) {
         const json_t *list = json_array_get(lists, b);
 
         api_pointer_index(place, pointer, b);
         if (!json_is_array(list))
-            return api_fail(err, "wrong-rank", place, "A list for each of the %zu items is "
-                            "expected here, not %s.", B, api_type_name(NULL, list));
+            return api_fail(err, "wrong-rank", place,
+                            "A list for each of the %zu items is "
+                            "expected here, not %s.",
+                            B, api_type_name(NULL, list));
         if (!item(list, place, T_kv, ids + b * T_kv, err))
             return false;
     }
@@ -275,35 +291,43 @@ static bool read_lists(struct api_reading *rd, struct attn_mask *m, const json_t
     if (!refuse_cross(rd, pointer, err))
         return false;
     ids = api_take(rd, B * T_kv * sizeof *ids, pointer, err);
-    lists = ids != NULL ? api_doc_tree(rd->doc, v, pointer, 2 * B * (T_kv + 1), err) : NULL;
+    lists =
+        ids != NULL ? api_doc_tree(rd->doc, v, pointer, 2 * B * (T_kv + 1), err) : NULL;
     ok = lists != NULL && items_from_lists(rd, lists, pointer, item, ids, err);
     json_decref(lists);
     m->arg[n].given = ok;
-    m->arg[n].table = (struct attn_table){ .elem = ATTN_ELEM_I64, .p = ids, .stride_b = T_kv };
+    m->arg[n].table =
+        (struct attn_table){.elem = ATTN_ELEM_I64, .p = ids, .stride_b = T_kv};
     return ok;
 }
 
-static bool read_segments(struct api_reading *rd, struct attn_mask *m, struct attn_arg *arg,
-                          const json_t *v, const char *pointer, struct api_err *err)
+static bool read_segments(struct api_reading *rd, struct attn_mask *m,
+                          struct attn_arg *arg, const json_t *v, const char *pointer,
+                          struct api_err *err)
 {
     (void)arg;
     return read_lists(rd, m, v, pointer, item_from_lengths, err);
 }
 
-static bool read_cu_seqlens(struct api_reading *rd, struct attn_mask *m, struct attn_arg *arg,
-                            const json_t *v, const char *pointer, struct api_err *err)
+static bool read_cu_seqlens(struct api_reading *rd, struct attn_mask *m,
+                            struct attn_arg *arg, const json_t *v, const char *pointer,
+                            struct api_err *err)
 {
     (void)arg;
     return read_lists(rd, m, v, pointer, item_from_bounds, err);
 }
 
-/* ---- all kinds ------------------------------------------------------------------------------- */
+/* ---- all kinds ---- */
 
 static kind_fn *const KINDS[] = {
-    [ATTN_PARAM_ALIGNMENT] = read_alignment,   [ATTN_PARAM_EXTENT] = read_extent,
-    [ATTN_PARAM_LENGTHS] = read_lengths,       [ATTN_PARAM_VALID] = read_valid,
-    [ATTN_PARAM_IDS] = read_ids,               [ATTN_PARAM_SEGMENTS] = read_segments,
-    [ATTN_PARAM_CU_SEQLENS] = read_cu_seqlens, [ATTN_PARAM_NEXT_ID] = read_next_id,
+    [ATTN_PARAM_ALIGNMENT] = read_alignment,
+    [ATTN_PARAM_EXTENT] = read_extent,
+    [ATTN_PARAM_LENGTHS] = read_lengths,
+    [ATTN_PARAM_VALID] = read_valid,
+    [ATTN_PARAM_IDS] = read_ids,
+    [ATTN_PARAM_SEGMENTS] = read_segments,
+    [ATTN_PARAM_CU_SEQLENS] = read_cu_seqlens,
+    [ATTN_PARAM_NEXT_ID] = read_next_id,
     [ATTN_PARAM_PAIRS] = read_pairs,
 };
 _Static_assert(API_COUNT(KINDS) == ATTN_PARAM_KIND_COUNT, "one reader a kind");

@@ -1,5 +1,6 @@
 /*
- * api_number.cc - JSON numbers to and from binary floats: std::to_chars and std::from_chars.
+ * api_number.cc - JSON numbers to and from binary floats: std::to_chars and
+ * std::from_chars.
  * Not here: where numbers stand in a request (api_tensor.c), how tensors are written.
  * Start reading at api_number_end, the grammar of RFC 8259 section 6.
  */
@@ -10,7 +11,8 @@
 
 #include "api/api_number.h"
 
-namespace {
+namespace
+{
 
 size_t write_quoted(char *out, const char *text)
 {
@@ -20,9 +22,9 @@ size_t write_quoted(char *out, const char *text)
     return len;
 }
 
-/* The sign of zero is written with a fraction: readers that make "-0" an integer would lose it. */
-template <typename real>
-size_t write(char *out, real x)
+/* The sign of zero is written with a fraction: readers that make "-0" an integer would
+   lose it. */
+template <typename real> size_t write(char *out, real x)
 {
     if (std::isnan(x))
         return write_quoted(out, "\"NaN\"");
@@ -45,8 +47,8 @@ const char *skip_digits(const char *p, const char *end)
     return p;
 }
 
-/* Is a number that no float of this type holds too large?  Otherwise it is too small: nearest 0.
-   The place of the first digit that is not 0, plus the exponent, decides. */
+/* Is a number that no float of this type holds too large?  Otherwise it is too small:
+   nearest 0. The place of the first digit that is not 0, plus the exponent, decides. */
 bool is_too_large(const char *p, const char *end)
 {
     const long long far = std::numeric_limits<long long>::max() / 4;
@@ -93,7 +95,7 @@ enum api_number_result read(const char **p, const char *end, real *x)
     return API_NUMBER_OK;
 }
 
-}  // namespace
+} // namespace
 
 extern "C" {
 
@@ -144,4 +146,4 @@ enum api_number_result api_number_read_f32(const char **p, const char *end, floa
     return read(p, end, x);
 }
 
-}  // extern "C"
+} // extern "C"

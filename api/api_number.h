@@ -12,18 +12,19 @@
 extern "C" {
 #endif
 
-enum { API_NUMBER_MAX = 32 };          /* longest number or quoted non-finite                     */
+enum { API_NUMBER_MAX = 32 }; /* longest number or quoted non-finite */
 
-/* Shortest decimal that reads back to the same float; returns its length.  Non-finite values are
-   written with their quotes: "NaN", "Infinity", "-Infinity". */
+/* Shortest decimal that reads back to the same float; returns its length.  Non-finite
+   values are written with their quotes: "NaN", "Infinity", "-Infinity". */
 size_t api_number_write_f64(char *out, double x);
 size_t api_number_write_f32(char *out, float x);
 
-/* Where the number that begins at p ends (grammar: RFC 8259 section 6, strictly); NULL when none
-   begins there. */
+/* Where the number that begins at p ends (grammar: RFC 8259 section 6, strictly); NULL
+   when none begins there. */
 const char *api_number_end(const char *p, const char *end);
 
-/* Reads one JSON number at *p; moves *p past it.  A number nearer to 0 than any float is 0. */
+/* Reads one JSON number at *p; moves *p past it.  A number nearer to 0 than any float is
+   0. */
 enum api_number_result { API_NUMBER_OK, API_NUMBER_NOT_JSON, API_NUMBER_RANGE };
 enum api_number_result api_number_read_f64(const char **p, const char *end, double *x);
 enum api_number_result api_number_read_f32(const char **p, const char *end, float *x);

@@ -10,9 +10,10 @@
 
 #include "api/api_answer.h"
 
-/* ---- memory ---------------------------------------------------------------------------------- */
+/* ---- memory ---- */
 
-void *api_take(struct api_reading *rd, size_t bytes, const char *pointer, struct api_err *err)
+void *api_take(struct api_reading *rd, size_t bytes, const char *pointer,
+               struct api_err *err)
 {
     struct attn_arena *arena = &rd->ctx->arena;
     const size_t room = arena->size - arena->used;
@@ -21,17 +22,19 @@ void *api_take(struct api_reading *rd, size_t bytes, const char *pointer, struct
     const size_t taken = arena->used + rd->reserved;
 
     if (p == NULL)
-        api_fail_numbers(err, "too-large", pointer, NULL, arena->size,
-                         bytes < SIZE_MAX - taken ? taken + bytes : SIZE_MAX,
-                         "%zu bytes are needed here beside %zu others; the limit of one request "
-                         "is %zu.", bytes, taken, arena->size);
+        api_fail_numbers(
+            err, "too-large", pointer, NULL, arena->size,
+            bytes < SIZE_MAX - taken ? taken + bytes : SIZE_MAX,
+            "%zu bytes are needed here beside %zu others; the limit of one request "
+            "is %zu.",
+            bytes, taken, arena->size);
     return p;
 }
 
 void *api_take_tensor(struct api_reading *rd, const struct api_tensor_in *in,
                       enum attn_dtype dtype, enum api_finite finite, struct api_err *err)
 {
-    struct attn_tensor t = { .dtype = dtype, .rank = in->rank };
+    struct attn_tensor t = {.dtype = dtype, .rank = in->rank};
     size_t count;
 
     assert(in->shaped);
@@ -69,7 +72,7 @@ void api_warn(struct api_request *r, const char *sentence)
         r->warning[r->warnings++] = sentence;
 }
 
-/* ---- the root -------------------------------------------------------------------------------- */
+/* ---- the root ---- */
 
 static bool keep_masks(void *into, const struct api_doc *doc, const json_t *v,
                        const char *pointer, struct api_err *err)
@@ -133,21 +136,24 @@ static const struct api_field_row FIELDS[] = {
 };
 /* clang-format on */
 
-/* ---- the whole ------------------------------------------------------------------------------- */
+/* ---- the whole ---- */
 
-/* Refuses what the run would need beyond the limits, and reserves what it needs within them. */
+/* Refuses what the run would need beyond the limits, and reserves what it needs within
+   them. */
 static bool refuse_too_large(struct api_reading *rd, struct api_err *err)
 {
     const struct api_request *r = rd->r;
-    struct attn_err core = { 0 };
+    struct attn_err core = {0};
     struct attn_plan plan;
     struct api_budget budget;
 
     if (!attn_plan(&r->p, api_needs(r), r->path, SIZE_MAX, &plan, &core)) {
         if (core.code == ATTN_E_CONTRADICTION)
-            return api_fail(err, "contradiction", "/path",
-                            "The tiled path never holds %s, which return, gradients or traces "
-                            "ask for.", core.object);
+            return api_fail(
+                err, "contradiction", "/path",
+                "The tiled path never holds %s, which return, gradients or traces "
+                "ask for.",
+                core.object);
         return api_fail_core(err, &core);
     }
     if (rd->sizes_only)
@@ -161,30 +167,32 @@ static bool refuse_too_large(struct api_reading *rd, struct api_err *err)
 
 static bool prepare(struct api_reading *rd, struct api_err *err)
 {
-    struct attn_err core = { 0 };
+    struct attn_err core = {0};
 
     return attn_prepare(&rd->r->p, &core) || api_fail_core(err, &core);
 }
 
 static bool read_problem(struct api_reading *rd, struct api_err *err)
 {
-    return api_read_object(rd, rd->doc, rd->doc->root, "", FIELDS, API_COUNT(FIELDS), err) &&
+    return api_read_object(rd, rd->doc, rd->doc->root, "", FIELDS, API_COUNT(FIELDS),
+                           err) &&
            api_resolve_sizes(rd, err) && api_take_inputs(rd, err) &&
-           api_read_return(rd, err) && refuse_too_large(rd, err) && api_read_masks(rd, err) &&
-           api_fill_position(rd, err) && prepare(rd, err) && api_read_gradients(rd, err) &&
-           api_read_traces(rd, err) && api_read_ablations(rd, err) &&
-           refuse_too_large(rd, err) && api_fill_inputs(rd, err);
+           api_read_return(rd, err) && refuse_too_large(rd, err) &&
+           api_read_masks(rd, err) && api_fill_position(rd, err) && prepare(rd, err) &&
+           api_read_gradients(rd, err) && api_read_traces(rd, err) &&
+           api_read_ablations(rd, err) && refuse_too_large(rd, err) &&
+           api_fill_inputs(rd, err);
 }
 
 static bool read_body(struct api_ctx *ctx, const char *body, size_t len, bool sizes_only,
                       struct api_request *r, struct api_err *err)
 {
     struct api_doc doc;
-    struct api_reading rd = { .ctx = ctx, .doc = &doc, .r = r, .sizes_only = sizes_only };
+    struct api_reading rd = {.ctx = ctx, .doc = &doc, .r = r, .sizes_only = sizes_only};
     bool ok;
 
-    *r = (struct api_request){ .p = { .dtype = ATTN_F64, .temperature = 1.0 },
-                               .audit = ATTN_AUDIT_SAMPLED };
+    *r = (struct api_request){.p = {.dtype = ATTN_F64, .temperature = 1.0},
+                              .audit = ATTN_AUDIT_SAMPLED};
     r->p.score = attn_score_find("dot_product");
     assert(r->p.score != NULL);
     if (!api_doc_open(ctx, body, len, &doc, err))
@@ -194,8 +202,8 @@ static bool read_body(struct api_ctx *ctx, const char *body, size_t len, bool si
     return ok;
 }
 
-bool api_request_read(struct api_ctx *ctx, const char *body, size_t len, struct api_request *r,
-                      struct api_err *err)
+bool api_request_read(struct api_ctx *ctx, const char *body, size_t len,
+                      struct api_request *r, struct api_err *err)
 {
     return read_body(ctx, body, len, false, r, err);
 }

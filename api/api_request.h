@@ -1,25 +1,27 @@
 /*
- * api_request.h - what the files that read a problem share: the reading, and one reader a theme.
+ * api_request.h - what the files that read a problem share: the reading, and one reader a
+ * theme.
  * Not here: struct api_request, the result (api_private.h).
- * Start reading at struct api_reading, then api_request.c, which calls the readers in order.
+ * Start reading at struct api_reading, then api_request.c, which calls the readers in
+ * order.
  */
 #ifndef API_REQUEST_H
 #define API_REQUEST_H
 
 #include "api/api_private.h"
 
-/* A problem half read: small fields are in r, tensors are known by form and shape only, and what
-   needs sizes is remembered as a node of the tree until sizes are known. */
+/* A problem half read: small fields are in r, tensors are known by form and shape only,
+   and what needs sizes is remembered as a node of the tree until sizes are known. */
 struct api_reading {
     struct api_ctx *ctx;
     const struct api_doc *doc;
     struct api_request *r;
-    bool sizes_only;                   /* /v1/plan: tensors are neither taken nor read             */
-    size_t reserved;                   /* bytes of the arena that the run itself will need         */
+    bool sizes_only; /* /v1/plan: tensors are neither taken nor read */
+    size_t reserved; /* bytes of the arena that the run itself will need */
 
     struct attn_decl decl;
     struct api_tensor_in in[ATTN_INPUT_COUNT];
-    bool no_output;                    /* "W_O": null                                              */
+    bool no_output; /* "W_O": null */
     bool empty_rows_stated;
 
     bool alibi, alibi_standard;
@@ -27,13 +29,16 @@ struct api_reading {
     const json_t *masks, *returned, *ablations, *gradients, *traces;
 };
 
-/* Bytes of the arena; too-large (413) with both numbers when they and what is reserved do not
-   fit.  Nothing is touched. */
-void *api_take(struct api_reading *rd, size_t bytes, const char *pointer, struct api_err *err);
-/* Reads a tensor whose shape is already known to be right into fresh memory of this dtype. */
+/* Bytes of the arena; too-large (413) with both numbers when they and what is reserved do
+   not fit.  Nothing is touched. */
+void *api_take(struct api_reading *rd, size_t bytes, const char *pointer,
+               struct api_err *err);
+/* Reads a tensor whose shape is already known to be right into fresh memory of this
+   dtype. */
 void *api_take_tensor(struct api_reading *rd, const struct api_tensor_in *in,
                       enum attn_dtype dtype, enum api_finite finite, struct api_err *err);
-/* wrong-rank or wrong-shape unless `in` has this shape; gives it to an init without one. */
+/* wrong-rank or wrong-shape unless `in` has this shape; gives it to an init without one.
+   */
 bool api_expect_shape(struct api_tensor_in *in, const char *object, unsigned rank,
                       const size_t *dim, struct api_err *err);
 
@@ -53,7 +58,7 @@ bool api_turn_matrix(struct api_reading *rd, const struct api_tensor_in *in,
 
 /* api_request_options.c */
 api_read_fn api_read_dtype, api_read_empty_rows, api_read_audit, api_read_path,
-            api_read_encoding, api_read_inject;
+    api_read_encoding, api_read_inject;
 /* What is returned: names against what this problem has. */
 bool api_read_return(struct api_reading *rd, struct api_err *err);
 

@@ -12,13 +12,13 @@ struct edit_fields {
     struct api_reading *rd;
     struct attn_edit *edit;
     bool delta;
-    bool index, query, key, by, seed, std, with;     /* given                                     */
+    bool index, query, key, by, seed, std, with; /* given */
     struct api_tensor_in tensor;
-    double number;                                   /* "with" as a single number                 */
+    double number; /* "with" as a single number */
     bool is_number;
 };
 
-/* ---- fields ---------------------------------------------------------------------------------- */
+/* ---- fields ---- */
 
 static const char *target_name_at(const void *names, size_t n)
 {
@@ -46,8 +46,8 @@ static bool read_rule(struct edit_fields *f, const char *rule, const char *point
         f->edit->rule = "additive";
     if (f->edit->target != NULL && f->edit->rule != NULL)
         return true;
-    return api_fail(err, "contradiction", pointer, "The problem has no mask rule \"%.64s\".",
-                    rule);
+    return api_fail(err, "contradiction", pointer,
+                    "The problem has no mask rule \"%.64s\".", rule);
 }
 
 static bool read_target(void *into, const struct api_doc *doc, const json_t *v,
@@ -59,7 +59,8 @@ static bool read_target(void *into, const struct api_doc *doc, const json_t *v,
 
     if (name == NULL)
         return api_fail(err, "wrong-type", pointer,
-                        "The name of a target is expected here, not %s.", api_type_name(doc, v));
+                        "The name of a target is expected here, not %s.",
+                        api_type_name(doc, v));
     if (strncmp(name, MASKS, sizeof MASKS - 1) == 0)
         return read_rule(f, name + sizeof MASKS - 1, pointer, err);
     if (strcmp(name, "masks") == 0)
@@ -67,8 +68,9 @@ static bool read_target(void *into, const struct api_doc *doc, const json_t *v,
                         "State which rule: \"masks.<rule>\", as in \"masks.causal\".");
     f->edit->target = attn_edit_target_find(name);
     return f->edit->target != NULL ||
-           api_fail_unknown(err, "unknown-name", pointer, name,
-                            api_nearest(name, target_name_at, NULL, attn_edit_target_count()));
+           api_fail_unknown(
+               err, "unknown-name", pointer, name,
+               api_nearest(name, target_name_at, NULL, attn_edit_target_count()));
 }
 
 static bool read_change(void *into, const struct api_doc *doc, const json_t *v,
@@ -79,11 +81,13 @@ static bool read_change(void *into, const struct api_doc *doc, const json_t *v,
 
     if (name == NULL)
         return api_fail(err, "wrong-type", pointer,
-                        "The name of a change is expected here, not %s.", api_type_name(doc, v));
+                        "The name of a change is expected here, not %s.",
+                        api_type_name(doc, v));
     f->edit->change = attn_edit_change_find(name);
     return f->edit->change != NULL ||
-           api_fail_unknown(err, "unknown-name", pointer, name,
-                            api_nearest(name, change_name_at, NULL, attn_edit_change_count()));
+           api_fail_unknown(
+               err, "unknown-name", pointer, name,
+               api_nearest(name, change_name_at, NULL, attn_edit_change_count()));
 }
 
 static bool read_index(void *into, const struct api_doc *doc, const json_t *v,
@@ -106,8 +110,8 @@ static bool read_query(void *into, const struct api_doc *doc, const json_t *v,
     return api_read_size(v, pointer, 0, SIZE_MAX, &f->edit->query, err);
 }
 
-static bool read_key(void *into, const struct api_doc *doc, const json_t *v, const char *pointer,
-                     struct api_err *err)
+static bool read_key(void *into, const struct api_doc *doc, const json_t *v,
+                     const char *pointer, struct api_err *err)
 {
     struct edit_fields *f = into;
 
@@ -116,8 +120,8 @@ static bool read_key(void *into, const struct api_doc *doc, const json_t *v, con
     return api_read_size(v, pointer, 0, SIZE_MAX, &f->edit->key, err);
 }
 
-static bool read_by(void *into, const struct api_doc *doc, const json_t *v, const char *pointer,
-                    struct api_err *err)
+static bool read_by(void *into, const struct api_doc *doc, const json_t *v,
+                    const char *pointer, struct api_err *err)
 {
     struct edit_fields *f = into;
 
@@ -140,17 +144,17 @@ static bool read_seed(void *into, const struct api_doc *doc, const json_t *v,
     return true;
 }
 
-static bool read_std(void *into, const struct api_doc *doc, const json_t *v, const char *pointer,
-                     struct api_err *err)
+static bool read_std(void *into, const struct api_doc *doc, const json_t *v,
+                     const char *pointer, struct api_err *err)
 {
     struct edit_fields *f = into;
 
     (void)doc;
     f->std = true;
     return api_read_double(v, pointer, &f->edit->std, err) &&
-           (f->edit->std > 0.0 || api_fail(err, "bad-value", pointer,
-                                           "std must be greater than 0; it is %g.",
-                                           f->edit->std));
+           (f->edit->std > 0.0 ||
+            api_fail(err, "bad-value", pointer, "std must be greater than 0; it is %g.",
+                     f->edit->std));
 }
 
 static bool read_with(void *into, const struct api_doc *doc, const json_t *v,
@@ -167,7 +171,7 @@ static bool read_with(void *into, const struct api_doc *doc, const json_t *v,
 static bool read_return(void *into, const struct api_doc *doc, const json_t *v,
                         const char *pointer, struct api_err *err)
 {
-    static const char *const NAMES[] = { "tensors", "delta" };
+    static const char *const NAMES[] = {"tensors", "delta"};
     int choice;
 
     (void)doc;
@@ -187,38 +191,45 @@ static const struct api_field_row EDIT[] = {
 };
 /* clang-format on */
 
-/* ---- one change ------------------------------------------------------------------------------ */
+/* ---- one change ---- */
 
-/* A field is there exactly when the target or the change needs it; a seed left out is 0. */
-static bool check_fields(const struct edit_fields *f, const char *pointer, struct api_err *err)
+/* A field is there exactly when the target or the change needs it; a seed left out is 0.
+   */
+static bool check_fields(const struct edit_fields *f, const char *pointer,
+                         struct api_err *err)
 {
     const struct attn_edit_target_row *target = f->edit->target;
     const struct attn_edit_change_row *change = f->edit->change;
-    const struct { const char *name; bool given, needed, optional; } fields[] = {
-        { "index", f->index, target->needs_index, false },
-        { "query", f->query, target->needs_query_key, false },
-        { "key", f->key, target->needs_query_key, false },
-        { "by", f->by, change->needs_by, false },
-        { "seed", f->seed, change->needs_seed, true },
-        { "std", f->std, change->needs_std, false },
-        { "with", f->with, change->needs_with, false },
+    const struct {
+        const char *name;
+        bool given, needed, optional;
+    } fields[] = {
+        {"index", f->index, target->needs_index, false},
+        {"query", f->query, target->needs_query_key, false},
+        {"key", f->key, target->needs_query_key, false},
+        {"by", f->by, change->needs_by, false},
+        {"seed", f->seed, change->needs_seed, true},
+        {"std", f->std, change->needs_std, false},
+        {"with", f->with, change->needs_with, false},
     };
     char place[API_POINTER_MAX];
 
     for (size_t n = 0; n < API_COUNT(fields); n++) {
-        if (fields[n].given == fields[n].needed || (fields[n].needed && fields[n].optional))
+        if (fields[n].given == fields[n].needed ||
+            (fields[n].needed && fields[n].optional))
             continue;
         api_pointer(place, pointer, fields[n].name);
         if (fields[n].needed)
-            return api_fail(err, "missing", place, "\"%s\" of %s needs \"%s\".", change->name,
-                            target->name, fields[n].name);
+            return api_fail(err, "missing", place, "\"%s\" of %s needs \"%s\".",
+                            change->name, target->name, fields[n].name);
         return api_fail(err, "contradiction", place, "\"%s\" of %s has no \"%s\".",
                         change->name, target->name, fields[n].name);
     }
     return true;
 }
 
-static bool check_pair(const struct attn_edit *edit, const char *pointer, struct api_err *err)
+static bool check_pair(const struct attn_edit *edit, const char *pointer,
+                       struct api_err *err)
 {
     char list[256] = "", place[API_POINTER_MAX];
     size_t len = 0;
@@ -252,7 +263,7 @@ static bool fill_number(struct edit_fields *f, const char *pointer, struct api_e
 {
     struct attn_tensor *t = &f->edit->with;
 
-    *t = (struct attn_tensor){ .dtype = f->rd->r->p.dtype, .rank = 1, .dim = { 1 } };
+    *t = (struct attn_tensor){.dtype = f->rd->r->p.dtype, .rank = 1, .dim = {1}};
     t->p = api_take(f->rd, sizeof(double), pointer, err);
     if (t->p == NULL)
         return false;
@@ -263,7 +274,8 @@ static bool fill_number(struct edit_fields *f, const char *pointer, struct api_e
     return true;
 }
 
-/* The replacement in the layout of core; a weight is given in the orientation of the weights. */
+/* The replacement in the layout of core; a weight is given in the orientation of the
+   weights. */
 static bool fill_with(struct edit_fields *f, struct api_err *err)
 {
     struct api_reading *rd = f->rd;
@@ -296,8 +308,10 @@ static bool fill_with(struct edit_fields *f, struct api_err *err)
                   : api_tensor_read(&f->tensor, API_FINITE_ONLY, t, err);
 }
 
-/* Core speaks of the edit's fields by name; the pointer is that of the field in this edit. */
-static bool fail_edit(const struct attn_err *core, const char *pointer, struct api_err *err)
+/* Core speaks of the edit's fields by name; the pointer is that of the field in this
+   edit. */
+static bool fail_edit(const struct attn_err *core, const char *pointer,
+                      struct api_err *err)
 {
     char place[API_POINTER_MAX];
 
@@ -317,8 +331,8 @@ static bool read_edit(struct api_reading *rd, const json_t *v, const char *point
                       struct api_ablation *ablation, struct api_err *err)
 {
     struct attn_edit *edit = &ablation->edit[ablation->edits++];
-    struct edit_fields f = { .rd = rd, .edit = edit };
-    struct attn_err core = { 0 };
+    struct edit_fields f = {.rd = rd, .edit = edit};
+    struct attn_err core = {0};
 
     if (!api_read_object(&f, rd->doc, v, pointer, EDIT, API_COUNT(EDIT), err) ||
         !check_pair(edit, pointer, err) || !check_fields(&f, pointer, err))
@@ -330,10 +344,10 @@ static bool read_edit(struct api_reading *rd, const json_t *v, const char *point
            fail_edit(&core, pointer, err);
 }
 
-/* ---- the list -------------------------------------------------------------------------------- */
+/* ---- the list ---- */
 
-static bool read_together(struct api_reading *rd, const json_t *v, struct api_ablation *ablation,
-                          struct api_err *err)
+static bool read_together(struct api_reading *rd, const json_t *v,
+                          struct api_ablation *ablation, struct api_err *err)
 {
     char pointer[API_POINTER_MAX];
     size_t count;
@@ -343,8 +357,8 @@ static bool read_together(struct api_reading *rd, const json_t *v, struct api_ab
     if (count == 0)
         return api_fail(err, "missing", ablation->pointer, "A list of changes is empty.");
     for (size_t n = 0; n < count; n++)
-        if (!read_edit(rd, json_array_get(v, n), api_pointer_index(pointer, ablation->pointer, n),
-                       ablation, err))
+        if (!read_edit(rd, json_array_get(v, n),
+                       api_pointer_index(pointer, ablation->pointer, n), ablation, err))
             return false;
     return true;
 }
@@ -355,14 +369,15 @@ bool api_read_ablations(struct api_reading *rd, struct api_err *err)
 
     if (rd->ablations == NULL)
         return true;
-    if (!api_read_list(rd, rd->ablations, "/ablations", API_ABLATIONS_MAX, &r->ablations, err))
+    if (!api_read_list(rd, rd->ablations, "/ablations", API_ABLATIONS_MAX, &r->ablations,
+                       err))
         return false;
     r->ablation = api_take(rd, r->ablations * sizeof *r->ablation, "/ablations", err);
     for (size_t n = 0; r->ablation != NULL && n < r->ablations; n++) {
         const json_t *v = json_array_get(rd->ablations, n);
         struct api_ablation *ablation = &r->ablation[n];
 
-        *ablation = (struct api_ablation){ 0 };
+        *ablation = (struct api_ablation){0};
         api_pointer_index(ablation->pointer, "/ablations", n);
         if (!(json_is_array(v) ? read_together(rd, v, ablation, err)
                                : read_edit(rd, v, ablation->pointer, ablation, err)))

@@ -17,20 +17,21 @@ bool api_read_list(const struct api_reading *rd, const json_t *v, const char *po
     *count = span == NULL ? json_array_size(v) : 0;
     if (!json_is_array(v) || (span != NULL && (span->is_string || span->leaves > 0 ||
                                                span->rank != 1 || span->dim[0] > 0)))
-        return api_fail(err, "wrong-type", pointer, "A list of objects is expected here.");
+        return api_fail(err, "wrong-type", pointer,
+                        "A list of objects is expected here.");
     return *count <= max ||
            api_fail_numbers(err, "too-large", pointer, NULL, max, *count,
                             "%zu are asked; at most %zu are possible.", *count, max);
 }
 
-/* ---- gradients ------------------------------------------------------------------------------- */
+/* ---- gradients ---- */
 
 struct gradient_fields {
     const json_t *of, *cotangent, *with_respect_to, *check;
 };
 
-static bool keep_of(void *into, const struct api_doc *doc, const json_t *v, const char *pointer,
-                    struct api_err *err)
+static bool keep_of(void *into, const struct api_doc *doc, const json_t *v,
+                    const char *pointer, struct api_err *err)
 {
     (void)doc, (void)pointer, (void)err;
     ((struct gradient_fields *)into)->of = v;
@@ -62,38 +63,41 @@ static bool keep_check(void *into, const struct api_doc *doc, const json_t *v,
 }
 
 static const struct api_field_row GRADIENTS[] = {
-    { "of", keep_of, false },
-    { "cotangent", keep_cotangent, false },
-    { "with_respect_to", keep_with_respect_to, false },
-    { "check", keep_check, false },
+    {"of", keep_of, false},
+    {"cotangent", keep_cotangent, false},
+    {"with_respect_to", keep_with_respect_to, false},
+    {"check", keep_check, false},
 };
 
 static bool read_of(struct api_reading *rd, const json_t *v, struct api_err *err)
 {
-    static const enum attn_object OF[] = { ATTN_Y, ATTN_H, ATTN_H_HEADS, ATTN_A, ATTN_S };
+    static const enum attn_object OF[] = {ATTN_Y, ATTN_H, ATTN_H_HEADS, ATTN_A, ATTN_S};
     struct attn_grad_ask *ask = &rd->r->gradients;
     const char *names[API_COUNT(OF)];
     int choice = 0;
 
     for (size_t n = 0; n < API_COUNT(OF); n++)
         names[n] = ATTN_OBJECTS[OF[n]].name;
-    if (v != NULL && !api_read_choice(v, "/gradients/of", names, API_COUNT(OF), &choice, err))
+    if (v != NULL &&
+        !api_read_choice(v, "/gradients/of", names, API_COUNT(OF), &choice, err))
         return false;
     ask->of = OF[choice];
     if (!attn_object_exists(&rd->r->p, ask->of))
-        return api_fail(err, "contradiction", "/gradients/of",
-                        "%s does not exist in this problem: there is no W_O; state \"of\": \"H\" "
-                        "or another object.", names[choice]);
+        return api_fail(
+            err, "contradiction", "/gradients/of",
+            "%s does not exist in this problem: there is no W_O; state \"of\": \"H\" "
+            "or another object.",
+            names[choice]);
     return true;
 }
 
 static bool read_cotangent(struct api_reading *rd, const json_t *v, struct api_err *err)
 {
-    static const char *const NAMES[] = { "ones" };
+    static const char *const NAMES[] = {"ones"};
     const char *pointer = "/gradients/cotangent";
     struct attn_problem *p = &rd->r->p;
     struct attn_grad_ask *ask = &rd->r->gradients;
-    struct api_tensor_in in = { .present = true, .form = API_INIT, .init = ATTN_INIT_ONES };
+    struct api_tensor_in in = {.present = true, .form = API_INIT, .init = ATTN_INIT_ONES};
     struct attn_tensor shape;
     int choice;
 
@@ -124,7 +128,7 @@ static const char *gradient_name_at(const void *names, size_t n)
 /* "dX" and "d_additive", or the tensor's own name: "X", "additive". */
 static int find_gradient(const char *name)
 {
-    static const char *const PREFIXES[] = { "", "d", "d_" };
+    static const char *const PREFIXES[] = {"", "d", "d_"};
     char full[64];
     int g = -1;
 
@@ -135,8 +139,8 @@ static int find_gradient(const char *name)
     return g;
 }
 
-static bool read_gradient_name(struct api_reading *rd, const json_t *v, const char *pointer,
-                               struct api_err *err)
+static bool read_gradient_name(struct api_reading *rd, const json_t *v,
+                               const char *pointer, struct api_err *err)
 {
     const char *name = json_string_value(v);
     const int g = name != NULL ? find_gradient(name) : -1;
@@ -146,16 +150,18 @@ static bool read_gradient_name(struct api_reading *rd, const json_t *v, const ch
                         "The name of a gradient is expected here, not %s.",
                         api_type_name(rd->doc, v));
     if (g < 0)
-        return api_fail_unknown(err, "unknown-name", pointer, name,
-                                api_nearest(name, gradient_name_at, NULL, ATTN_GRADIENT_COUNT));
+        return api_fail_unknown(
+            err, "unknown-name", pointer, name,
+            api_nearest(name, gradient_name_at, NULL, ATTN_GRADIENT_COUNT));
     if (!attn_gradient_exists(&rd->r->p, (enum attn_gradient)g))
-        return api_fail(err, "contradiction", pointer, "%s does not exist in this problem.",
-                        ATTN_GRADIENTS[g].name);
+        return api_fail(err, "contradiction", pointer,
+                        "%s does not exist in this problem.", ATTN_GRADIENTS[g].name);
     rd->r->gradients.with_respect_to |= UINT32_C(1) << g;
     return true;
 }
 
-static bool read_with_respect_to(struct api_reading *rd, const json_t *v, struct api_err *err)
+static bool read_with_respect_to(struct api_reading *rd, const json_t *v,
+                                 struct api_err *err)
 {
     enum { NAMES_MAX = 64 };
     const char *pointer = "/gradients/with_respect_to";
@@ -179,7 +185,7 @@ static bool read_with_respect_to(struct api_reading *rd, const json_t *v, struct
 
 bool api_read_gradients(struct api_reading *rd, struct api_err *err)
 {
-    struct gradient_fields f = { 0 };
+    struct gradient_fields f = {0};
 
     if (rd->gradients == NULL)
         return true;
@@ -192,7 +198,7 @@ bool api_read_gradients(struct api_reading *rd, struct api_err *err)
             api_read_bool(f.check, "/gradients/check", &rd->r->gradients.check, err));
 }
 
-/* ---- traces ---------------------------------------------------------------------------------- */
+/* ---- traces ---- */
 
 struct place {
     const struct attn_dims *d;
@@ -233,9 +239,9 @@ static bool read_query(void *into, const struct api_doc *doc, const json_t *v,
 }
 
 static const struct api_field_row TRACE[] = {
-    { "batch", read_batch, false },
-    { "head", read_head, false },
-    { "query", read_query, true },
+    {"batch", read_batch, false},
+    {"head", read_head, false},
+    {"query", read_query, true},
 };
 
 bool api_read_traces(struct api_reading *rd, struct api_err *err)
@@ -249,11 +255,11 @@ bool api_read_traces(struct api_reading *rd, struct api_err *err)
         return false;
     r->trace = api_take(rd, r->traces * sizeof *r->trace, "/traces", err);
     for (size_t n = 0; r->trace != NULL && n < r->traces; n++) {
-        struct place place = { .d = &r->p.d };
+        struct place place = {.d = &r->p.d};
 
         api_pointer_index(pointer, "/traces", n);
-        if (!api_read_object(&place, rd->doc, json_array_get(rd->traces, n), pointer, TRACE,
-                             API_COUNT(TRACE), err))
+        if (!api_read_object(&place, rd->doc, json_array_get(rd->traces, n), pointer,
+                             TRACE, API_COUNT(TRACE), err))
             return false;
         r->trace[n].b = place.b;
         r->trace[n].h = place.h;

@@ -7,17 +7,20 @@
 
 #include <string.h>
 
-/* ---- fields ---------------------------------------------------------------------------------- */
+/* ---- fields ---- */
 
 static bool read_declared(void *into, const struct api_doc *doc, const json_t *v,
                           const char *pointer, struct api_err *err)
 {
     struct attn_decl *decl = &((struct api_reading *)into)->decl;
-    const struct { const char *pointer; size_t *size; } declared[] = {
-        { "/shapes/B", &decl->B },             { "/shapes/T", &decl->T },
-        { "/shapes/T_kv", &decl->T_kv },       { "/shapes/d_model", &decl->d_model },
-        { "/shapes/d_k", &decl->d_k },         { "/shapes/d_v", &decl->d_v },
-        { "/shapes/heads", &decl->heads },     { "/shapes/kv_heads", &decl->kv_heads },
+    const struct {
+        const char *pointer;
+        size_t *size;
+    } declared[] = {
+        {"/shapes/B", &decl->B},         {"/shapes/T", &decl->T},
+        {"/shapes/T_kv", &decl->T_kv},   {"/shapes/d_model", &decl->d_model},
+        {"/shapes/d_k", &decl->d_k},     {"/shapes/d_v", &decl->d_v},
+        {"/shapes/heads", &decl->heads}, {"/shapes/kv_heads", &decl->kv_heads},
     };
     size_t n = 0;
 
@@ -38,8 +41,8 @@ bool api_read_input_tensor(void *into, const struct api_doc *doc, const json_t *
     return api_tensor_scan(doc, v, pointer, &rd->in[k], err);
 }
 
-static bool read_W_O(void *into, const struct api_doc *doc, const json_t *v, const char *pointer,
-                     struct api_err *err)
+static bool read_W_O(void *into, const struct api_doc *doc, const json_t *v,
+                     const char *pointer, struct api_err *err)
 {
     struct api_reading *rd = into;
 
@@ -47,10 +50,11 @@ static bool read_W_O(void *into, const struct api_doc *doc, const json_t *v, con
     return rd->no_output || api_read_input_tensor(into, doc, v, pointer, err);
 }
 
-static bool read_weights_convention(void *into, const struct api_doc *doc, const json_t *v,
-                                    const char *pointer, struct api_err *err)
+static bool read_weights_convention(void *into, const struct api_doc *doc,
+                                    const json_t *v, const char *pointer,
+                                    struct api_err *err)
 {
-    static const char *const NAMES[] = { "torch_linear" };
+    static const char *const NAMES[] = {"torch_linear"};
     int choice;
 
     (void)doc;
@@ -90,14 +94,14 @@ static const struct api_field_row WEIGHTS[] = {
 };
 /* clang-format on */
 
-bool api_read_shapes(void *into, const struct api_doc *doc, const json_t *v, const char *pointer,
-                     struct api_err *err)
+bool api_read_shapes(void *into, const struct api_doc *doc, const json_t *v,
+                     const char *pointer, struct api_err *err)
 {
     return api_read_object(into, doc, v, pointer, SHAPES, API_COUNT(SHAPES), err);
 }
 
-bool api_read_inputs(void *into, const struct api_doc *doc, const json_t *v, const char *pointer,
-                     struct api_err *err)
+bool api_read_inputs(void *into, const struct api_doc *doc, const json_t *v,
+                     const char *pointer, struct api_err *err)
 {
     return api_read_object(into, doc, v, pointer, INPUTS, API_COUNT(INPUTS), err);
 }
@@ -108,7 +112,7 @@ bool api_read_weights(void *into, const struct api_doc *doc, const json_t *v,
     return api_read_object(into, doc, v, pointer, WEIGHTS, API_COUNT(WEIGHTS), err);
 }
 
-/* ---- sizes ----------------------------------------------------------------------------------- */
+/* ---- sizes ---- */
 
 static bool is_matrix(int k)
 {
@@ -128,12 +132,12 @@ static void swap_axes(size_t *dim)
     dim[1] = first;
 }
 
-/* A plan needs no tensors: where no input is named, X and the weights are understood, and keys of
-   their own when another length is declared for them. */
+/* A plan needs no tensors: where no input is named, X and the weights are understood, and
+   keys of their own when another length is declared for them. */
 static void understand_inputs(const struct api_reading *rd, struct attn_given *given)
 {
-    const bool projected = given[ATTN_IN_Q].present || given[ATTN_IN_K].present ||
-                           given[ATTN_IN_V].present;
+    const bool projected =
+        given[ATTN_IN_Q].present || given[ATTN_IN_K].present || given[ATTN_IN_V].present;
     const struct attn_decl *decl = &rd->decl;
 
     if (projected)
@@ -152,8 +156,8 @@ static void given_of(const struct api_reading *rd, struct attn_given *given)
     for (int k = 0; k < ATTN_INPUT_COUNT; k++) {
         const struct api_tensor_in *in = &rd->in[k];
 
-        given[k] = (struct attn_given){ .present = in->present, .shaped = in->shaped,
-                                        .rank = in->rank };
+        given[k] = (struct attn_given){
+            .present = in->present, .shaped = in->shaped, .rank = in->rank};
         memcpy(given[k].dim, in->dim, sizeof given[k].dim);
         if (is_turned(rd, k) && in->rank == 2)
             swap_axes(given[k].dim);
@@ -174,8 +178,9 @@ static bool fail_resolve(const struct api_reading *rd, const struct attn_err *co
     for (int k = 0; k < ATTN_INPUT_COUNT; k++)
         if (core->object != NULL && strcmp(ATTN_INPUTS[k].name, core->object) == 0 &&
             rd->in[k].shaped)
-            snprintf(err->detail + len, sizeof err->detail - len, " %s was given as %s%s.",
-                     core->object, api_shape_text(shape, rd->in[k].rank, rd->in[k].dim),
+            snprintf(err->detail + len, sizeof err->detail - len,
+                     " %s was given as %s%s.", core->object,
+                     api_shape_text(shape, rd->in[k].rank, rd->in[k].dim),
                      is_turned(rd, k) ? ", which torch_linear reads as (out,in)"
                      : is_matrix(k)   ? ", read as (in,out)"
                                       : "");
@@ -186,27 +191,29 @@ bool api_resolve_sizes(struct api_reading *rd, struct api_err *err)
 {
     struct attn_problem *p = &rd->r->p;
     struct attn_given given[ATTN_INPUT_COUNT];
-    struct attn_err core = { 0 };
+    struct attn_err core = {0};
 
     given_of(rd, given);
     if (!attn_resolve(&rd->decl, given, &p->d, &p->form, &core))
         return fail_resolve(rd, &core, err);
     if (p->form.source != ATTN_PROJECTED && !given[ATTN_IN_W_O].present && !rd->no_output)
-        return api_fail(err, "missing", ATTN_INPUTS[ATTN_IN_W_O].place,
-                        "W_O is needed here and was not given; \"W_O\": null says that there is "
-                        "no output projection.");
+        return api_fail(
+            err, "missing", ATTN_INPUTS[ATTN_IN_W_O].place,
+            "W_O is needed here and was not given; \"W_O\": null says that there is "
+            "no output projection.");
     for (int k = 0; k < ATTN_INPUT_COUNT; k++) {
         struct attn_tensor *t = &p->in[k];
 
         t->dtype = p->dtype;
         for (t->rank = 0; given[k].present && t->rank < API_COUNT(ATTN_INPUTS[k].axis) &&
-                          ATTN_INPUTS[k].axis[t->rank] != ATTN_AX_END; t->rank++)
+                          ATTN_INPUTS[k].axis[t->rank] != ATTN_AX_END;
+             t->rank++)
             t->dim[t->rank] = attn_axis_size(&p->d, ATTN_INPUTS[k].axis[t->rank]);
     }
     return true;
 }
 
-/* ---- memory ---------------------------------------------------------------------------------- */
+/* ---- memory ---- */
 
 bool api_take_inputs(struct api_reading *rd, struct api_err *err)
 {
@@ -226,30 +233,32 @@ bool api_take_inputs(struct api_reading *rd, struct api_err *err)
             return api_fail(err, "too-large", ATTN_INPUTS[k].place,
                             "The sizes of %s multiply to more than can be counted.",
                             ATTN_INPUTS[k].name);
-        t->p = api_take(rd, count * attn_dtype_bytes(t->dtype), ATTN_INPUTS[k].place, err);
+        t->p =
+            api_take(rd, count * attn_dtype_bytes(t->dtype), ATTN_INPUTS[k].place, err);
         if (t->p == NULL)
             return false;
     }
     return true;
 }
 
-/* ---- numbers --------------------------------------------------------------------------------- */
+/* ---- numbers ---- */
 
 /* out[j][i] = in[i][j] for `items` matrices of elements of `width` bytes each. */
 static void turn(const unsigned char *in, unsigned char *out, size_t items, size_t rows,
                  size_t cols, size_t width)
 {
-    for (size_t n = 0; n < items; n++, in += rows * cols * width, out += rows * cols * width)
+    for (size_t n = 0; n < items;
+         n++, in += rows * cols * width, out += rows * cols * width)
         for (size_t i = 0; i < rows; i++)
             for (size_t j = 0; j < cols; j++)
                 memcpy(out + (j * rows + i) * width, in + (i * cols + j) * width, width);
 }
 
-/* Reads a tensor as it was given into scratch, and turns it from there into t: `items` times a
-   matrix of `rows` by `cols`, whose entries are `inner` numbers each. */
-static bool fill_turned(struct api_reading *rd, const struct api_tensor_in *in, size_t items,
-                        size_t rows, size_t cols, size_t inner, struct attn_tensor *t,
-                        struct api_err *err)
+/* Reads a tensor as it was given into scratch, and turns it from there into t: `items`
+   times a matrix of `rows` by `cols`, whose entries are `inner` numbers each. */
+static bool fill_turned(struct api_reading *rd, const struct api_tensor_in *in,
+                        size_t items, size_t rows, size_t cols, size_t inner,
+                        struct attn_tensor *t, struct api_err *err)
 {
     struct attn_arena *arena = &rd->ctx->arena;
     const size_t mark = attn_arena_mark(arena), reserved = rd->reserved;

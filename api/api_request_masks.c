@@ -1,6 +1,8 @@
 /*
- * api_request_masks.c - the object `masks`: rules as core's table declares them, bias, convention.
- * Not here: one reader a parameter kind (api_mask_params.c), the rules (core/attn_mask.c).
+ * api_request_masks.c - the object `masks`: rules as core's table declares them, bias,
+ * convention.
+ * Not here: one reader a parameter kind (api_mask_params.c), the rules
+ * (core/attn_mask.c).
  * Start reading at api_read_masks.
  */
 #include "api/api_request.h"
@@ -8,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- one rule -------------------------------------------------------------------------------- */
+/* ---- one rule ---- */
 
 static size_t param_count(const struct attn_mask_row *row)
 {
@@ -51,12 +53,13 @@ static bool read_param(struct api_reading *rd, struct attn_mask *m, const json_t
                                 api_nearest(key, param_name_at, row, n));
     if (rival(row, object, n) != NULL)
         return api_fail(err, "contradiction", place,
-                        "\"%s\" and \"%s\" say the same thing twice: state one of them.", key,
-                        rival(row, object, n));
+                        "\"%s\" and \"%s\" say the same thing twice: state one of them.",
+                        key, rival(row, object, n));
     return api_read_mask_param(rd, m, n, value, place, err);
 }
 
-/* Of every group exactly one is given; a rule without groups has at least one parameter. */
+/* Of every group exactly one is given; a rule without groups has at least one parameter.
+   */
 static bool check_complete(const struct attn_mask_row *row, const json_t *object,
                            const char *pointer, struct api_err *err)
 {
@@ -72,8 +75,9 @@ static bool check_complete(const struct attn_mask_row *row, const json_t *object
             len += (size_t)snprintf(list + len, sizeof list - len, "%s\"%s\"",
                                     n == 0 ? "" : ", ", row->param[n].name);
     }
-    return complete || api_fail(err, "missing", pointer,
-                                "%s is not complete: its parameters are %s.", row->name, list);
+    return complete ||
+           api_fail(err, "missing", pointer, "%s is not complete: its parameters are %s.",
+                    row->name, list);
 }
 
 static bool read_params(struct api_reading *rd, struct attn_mask *m, const json_t *object,
@@ -87,17 +91,17 @@ static bool read_params(struct api_reading *rd, struct attn_mask *m, const json_
                         m->row->form == ATTN_MASK_SWITCH ? "true, false or an object"
                                                          : "An object",
                         api_type_name(rd->doc, object));
-    json_object_foreach((json_t *)object, key, value)
-        if (!read_param(rd, m, object, key, value, pointer, err))
-            return false;
+    json_object_foreach(
+        (json_t *)object, key,
+        value) if (!read_param(rd, m, object, key, value, pointer, err)) return false;
     return check_complete(m->row, object, pointer, err);
 }
 
-static bool read_rule(struct api_reading *rd, const struct attn_mask_row *row, const json_t *v,
-                      struct api_err *err)
+static bool read_rule(struct api_reading *rd, const struct attn_mask_row *row,
+                      const json_t *v, struct api_err *err)
 {
     struct attn_problem *p = &rd->r->p;
-    struct attn_mask m = { .row = row };
+    struct attn_mask m = {.row = row};
     char pointer[API_POINTER_MAX];
     bool ok = true;
 
@@ -118,7 +122,7 @@ static bool read_rule(struct api_reading *rd, const struct attn_mask_row *row, c
     return true;
 }
 
-/* ---- beside the rules ------------------------------------------------------------------------ */
+/* ---- beside the rules ---- */
 
 static bool looks_boolean(const double *x, size_t count)
 {
@@ -138,8 +142,9 @@ static bool read_additive(struct api_reading *rd, const json_t *v, struct api_er
         return false;
     if (looks_boolean(t->p, pairs * (t->stride_b > 0 ? p->d.B : 1) *
                                 (t->stride_h > 0 ? p->d.h : 1)))
-        api_warn(rd->r, "masks.additive holds only 0 and 1 and looks boolean: its numbers are "
-                        "added to the scores; use masks.allowed or masks.blocked for booleans.");
+        api_warn(rd->r,
+                 "masks.additive holds only 0 and 1 and looks boolean: its numbers are "
+                 "added to the scores; use masks.allowed or masks.blocked for booleans.");
     return true;
 }
 
@@ -159,20 +164,20 @@ static bool read_convention(struct api_reading *rd, const json_t *v, struct api_
                         api_type_name(rd->doc, v));
     rd->r->convention = attn_convention_find(name);
     return rd->r->convention != NULL ||
-           api_fail_unknown(err, "unknown-name", pointer, name,
-                            api_nearest(name, convention_name_at, NULL,
-                                        attn_convention_count()));
+           api_fail_unknown(
+               err, "unknown-name", pointer, name,
+               api_nearest(name, convention_name_at, NULL, attn_convention_count()));
 }
 
 static const struct {
     const char *name;
     bool (*read)(struct api_reading *rd, const json_t *v, struct api_err *err);
 } BESIDE[] = {
-    { "additive", read_additive },
-    { "convention", read_convention },
+    {"additive", read_additive},
+    {"convention", read_convention},
 };
 
-/* ---- what a convention sets ------------------------------------------------------------------ */
+/* ---- what a convention sets ---- */
 
 static const char *alignment_name(enum attn_alignment alignment)
 {
@@ -183,7 +188,7 @@ static void note(struct api_request *r, const char *field, const char *value)
 {
     if (r->set_count < API_COUNT(r->set_by_convention))
         r->set_by_convention[r->set_count++] =
-            (struct api_convention_note){ .field = field, .value = value };
+            (struct api_convention_note){.field = field, .value = value};
 }
 
 /* Only what the client left open: what is stated stands, and is not listed as set. */
@@ -195,7 +200,8 @@ static void apply_convention(struct api_reading *rd)
 
     if (row == NULL)
         return;
-    if (causal != NULL && !causal->arg[0].given && row->alignment != ATTN_ALIGN_UNSTATED) {
+    if (causal != NULL && !causal->arg[0].given &&
+        row->alignment != ATTN_ALIGN_UNSTATED) {
         causal->arg[0].given = true;
         causal->arg[0].number = row->alignment;
         note(r, "masks.causal.alignment", alignment_name(row->alignment));
@@ -206,12 +212,13 @@ static void apply_convention(struct api_reading *rd)
     }
 }
 
-/* ---- the object ------------------------------------------------------------------------------ */
+/* ---- the object ---- */
 
 static const char *mask_name_at(const void *names, size_t n)
 {
     (void)names;
-    return n < attn_mask_count() ? attn_mask_at(n)->name : BESIDE[n - attn_mask_count()].name;
+    return n < attn_mask_count() ? attn_mask_at(n)->name
+                                 : BESIDE[n - attn_mask_count()].name;
 }
 
 static bool check_names(const json_t *object, struct api_err *err)
@@ -221,14 +228,16 @@ static bool check_names(const json_t *object, struct api_err *err)
     const char *key;
     json_t *value;
 
-    json_object_foreach((json_t *)object, key, value) {
+    json_object_foreach((json_t *)object, key, value)
+    {
         size_t n = 0;
 
         while (n < count && strcmp(mask_name_at(NULL, n), key) != 0)
             n++;
         if (n == count)
-            return api_fail_unknown(err, "unknown-field", api_pointer(pointer, "/masks", key),
-                                    key, api_nearest(key, mask_name_at, NULL, count));
+            return api_fail_unknown(err, "unknown-field",
+                                    api_pointer(pointer, "/masks", key), key,
+                                    api_nearest(key, mask_name_at, NULL, count));
     }
     return true;
 }
@@ -240,7 +249,8 @@ bool api_read_masks(struct api_reading *rd, struct api_err *err)
     if (object == NULL)
         return true;
     if (!json_is_object(object))
-        return api_fail(err, "wrong-type", "/masks", "An object is expected here, not %s.",
+        return api_fail(err, "wrong-type", "/masks",
+                        "An object is expected here, not %s.",
                         api_type_name(rd->doc, object));
     if (!check_names(object, err))
         return false;

@@ -1,5 +1,6 @@
 /*
- * api_request_options.c - dtype, empty_rows, audit, path, encoding, inject and what is returned.
+ * api_request_options.c - dtype, empty_rows, audit, path, encoding, inject and what is
+ * returned.
  * Not here: tensors, masks, what is asked beyond the layer (api_request_asks.c).
  * Start reading at api_read_return.
  */
@@ -7,10 +8,10 @@
 
 #include <string.h>
 
-bool api_read_dtype(void *into, const struct api_doc *doc, const json_t *v, const char *pointer,
-                    struct api_err *err)
+bool api_read_dtype(void *into, const struct api_doc *doc, const json_t *v,
+                    const char *pointer, struct api_err *err)
 {
-    const char *const names[] = { attn_dtype_name(ATTN_F64), attn_dtype_name(ATTN_F32) };
+    const char *const names[] = {attn_dtype_name(ATTN_F64), attn_dtype_name(ATTN_F32)};
     int choice;
 
     (void)doc;
@@ -34,11 +35,13 @@ bool api_read_empty_rows(void *into, const struct api_doc *doc, const json_t *v,
     return true;
 }
 
-bool api_read_audit(void *into, const struct api_doc *doc, const json_t *v, const char *pointer,
-                    struct api_err *err)
+bool api_read_audit(void *into, const struct api_doc *doc, const json_t *v,
+                    const char *pointer, struct api_err *err)
 {
     static const char *const LEVELS[] = {
-        [ATTN_AUDIT_SAMPLED] = "sampled", [ATTN_AUDIT_FULL] = "full", [ATTN_AUDIT_OFF] = "off",
+        [ATTN_AUDIT_SAMPLED] = "sampled",
+        [ATTN_AUDIT_FULL] = "full",
+        [ATTN_AUDIT_OFF] = "off",
     };
     int choice;
 
@@ -49,8 +52,8 @@ bool api_read_audit(void *into, const struct api_doc *doc, const json_t *v, cons
     return true;
 }
 
-bool api_read_path(void *into, const struct api_doc *doc, const json_t *v, const char *pointer,
-                   struct api_err *err)
+bool api_read_path(void *into, const struct api_doc *doc, const json_t *v,
+                   const char *pointer, struct api_err *err)
 {
     int choice;
 
@@ -79,23 +82,25 @@ static const char *fault_name_at(const void *names, size_t n)
     return attn_fault_name(attn_fault_at(n));
 }
 
-bool api_read_inject(void *into, const struct api_doc *doc, const json_t *v, const char *pointer,
-                     struct api_err *err)
+bool api_read_inject(void *into, const struct api_doc *doc, const json_t *v,
+                     const char *pointer, struct api_err *err)
 {
     const char *name = json_string_value(v);
     const struct attn_fault_row *row = name != NULL ? attn_fault_find(name) : NULL;
 
     if (name == NULL)
-        return api_fail(err, "wrong-type", pointer, "The name of a fault is expected here, not %s.",
+        return api_fail(err, "wrong-type", pointer,
+                        "The name of a fault is expected here, not %s.",
                         api_type_name(doc, v));
     if (row == NULL)
-        return api_fail_unknown(err, "unknown-name", pointer, name,
-                                api_nearest(name, fault_name_at, NULL, attn_fault_count()));
+        return api_fail_unknown(
+            err, "unknown-name", pointer, name,
+            api_nearest(name, fault_name_at, NULL, attn_fault_count()));
     ((struct api_reading *)into)->r->inject = row;
     return true;
 }
 
-/* ---- return ---------------------------------------------------------------------------------- */
+/* ---- return ---- */
 
 static const char *object_name_at(const void *names, size_t n)
 {
@@ -103,14 +108,15 @@ static const char *object_name_at(const void *names, size_t n)
     return ATTN_OBJECTS[n].returnable ? ATTN_OBJECTS[n].name : "";
 }
 
-/* Every object of this problem that an answer can hold: the tiled path has no pairwise ones. */
+/* Every object of this problem that an answer can hold: the tiled path has no pairwise
+   ones. */
 static uint32_t returnable(const struct api_request *r, bool by_default)
 {
     uint32_t set = 0;
 
     for (int o = 0; o < ATTN_OBJECT_COUNT; o++)
-        if (attn_object_exists(&r->p, (enum attn_object)o) && ATTN_OBJECTS[o].returnable &&
-            (ATTN_OBJECTS[o].by_default || !by_default) &&
+        if (attn_object_exists(&r->p, (enum attn_object)o) &&
+            ATTN_OBJECTS[o].returnable && (ATTN_OBJECTS[o].by_default || !by_default) &&
             (r->path != ATTN_PATH_TILED || !ATTN_OBJECTS[o].pairwise))
             set |= ATTN_BIT(o);
     return set;
@@ -124,14 +130,17 @@ static bool read_name(struct api_reading *rd, const json_t *v, const char *point
     const int o = name != NULL ? attn_object_find(name) : -1;
 
     if (name == NULL)
-        return api_fail(err, "wrong-type", pointer, "The name of a tensor is expected here, not %s.",
+        return api_fail(err, "wrong-type", pointer,
+                        "The name of a tensor is expected here, not %s.",
                         api_type_name(rd->doc, v));
     if (o < 0 || !ATTN_OBJECTS[o].returnable)
-        return api_fail_unknown(err, "unknown-name", pointer, name,
-                                api_nearest(name, object_name_at, NULL, ATTN_OBJECT_COUNT));
+        return api_fail_unknown(
+            err, "unknown-name", pointer, name,
+            api_nearest(name, object_name_at, NULL, ATTN_OBJECT_COUNT));
     if (!attn_object_exists(&r->p, (enum attn_object)o))
-        return api_fail(err, "contradiction", pointer, "%s does not exist in this problem%s.",
-                        name, o == ATTN_Y ? ": there is no W_O" : "");
+        return api_fail(err, "contradiction", pointer,
+                        "%s does not exist in this problem%s.", name,
+                        o == ATTN_Y ? ": there is no W_O" : "");
     r->want |= ATTN_BIT(o);
     return true;
 }
@@ -142,7 +151,8 @@ static bool read_word(struct api_reading *rd, const char *word, struct api_err *
         rd->r->want = returnable(rd->r, false);
     else if (strcmp(word, "none") != 0)
         return api_fail(err, "unknown-name", "/return",
-                        "return is a list of names, \"all\" or \"none\"; not \"%.64s\".", word);
+                        "return is a list of names, \"all\" or \"none\"; not \"%.64s\".",
+                        word);
     return true;
 }
 
@@ -156,8 +166,10 @@ bool api_read_return(struct api_reading *rd, struct api_err *err)
 
     if (v == NULL || (json_is_string(v) && strcmp(json_string_value(v), "all") == 0)) {
         if (rd->r->path == ATTN_PATH_TILED)
-            api_warn(rd->r, "The tiled path holds no pairwise tensor: S, M, A and their like are "
-                            "left out of the answer.");
+            api_warn(
+                rd->r,
+                "The tiled path holds no pairwise tensor: S, M, A and their like are "
+                "left out of the answer.");
     }
     if (v == NULL) {
         rd->r->want = returnable(rd->r, true);
@@ -168,7 +180,8 @@ bool api_read_return(struct api_reading *rd, struct api_err *err)
     list = api_doc_tree(rd->doc, v, "/return", NAMES_MAX, err);
     ok = list != NULL;
     for (size_t n = 0; ok && n < json_array_size(list); n++)
-        ok = read_name(rd, json_array_get(list, n), api_pointer_index(place, "/return", n), err);
+        ok = read_name(rd, json_array_get(list, n),
+                       api_pointer_index(place, "/return", n), err);
     json_decref(list);
     return ok;
 }

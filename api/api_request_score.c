@@ -1,5 +1,6 @@
 /*
- * api_request_score.c - score and position: functions, their numbers, RoPE tables, ALiBi slopes.
+ * api_request_score.c - score and position: functions, their numbers, RoPE tables, ALiBi
+ * slopes.
  * Not here: what they compute (core/attn_score.c, core/attn_position.c).
  * Start reading at SCORE and POSITION.
  */
@@ -7,7 +8,7 @@
 
 #include <string.h>
 
-/* ---- score ----------------------------------------------------------------------------------- */
+/* ---- score ---- */
 
 static bool read_function(void *into, const struct api_doc *doc, const json_t *v,
                           const char *pointer, struct api_err *err)
@@ -68,8 +69,8 @@ static const struct api_field_row SCORE[] = {
 };
 /* clang-format on */
 
-bool api_read_score(void *into, const struct api_doc *doc, const json_t *v, const char *pointer,
-                    struct api_err *err)
+bool api_read_score(void *into, const struct api_doc *doc, const json_t *v,
+                    const char *pointer, struct api_err *err)
 {
     const struct api_reading *rd = into;
     const struct attn_score_row *score;
@@ -86,13 +87,14 @@ bool api_read_score(void *into, const struct api_doc *doc, const json_t *v, cons
     return true;
 }
 
-/* ---- position -------------------------------------------------------------------------------- */
+/* ---- position ---- */
 
 static bool read_layout(void *into, const struct api_doc *doc, const json_t *v,
                         const char *pointer, struct api_err *err)
 {
     static const char *const LAYOUTS[] = {
-        [ATTN_ROPE_HALF] = "half", [ATTN_ROPE_INTERLEAVED] = "interleaved",
+        [ATTN_ROPE_HALF] = "half",
+        [ATTN_ROPE_INTERLEAVED] = "interleaved",
     };
     int choice;
 
@@ -154,7 +156,7 @@ static bool read_rope(void *into, const struct api_doc *doc, const json_t *v,
 static bool read_slopes(void *into, const struct api_doc *doc, const json_t *v,
                         const char *pointer, struct api_err *err)
 {
-    static const char *const NAMES[] = { "standard" };
+    static const char *const NAMES[] = {"standard"};
     struct api_reading *rd = into;
     int choice;
 
@@ -164,7 +166,7 @@ static bool read_slopes(void *into, const struct api_doc *doc, const json_t *v,
     return api_tensor_scan(doc, v, pointer, &rd->alibi_slopes, err);
 }
 
-static const struct api_field_row ALIBI[] = { { "slopes", read_slopes, true } };
+static const struct api_field_row ALIBI[] = {{"slopes", read_slopes, true}};
 
 static bool read_alibi(void *into, const struct api_doc *doc, const json_t *v,
                        const char *pointer, struct api_err *err)
@@ -174,8 +176,8 @@ static bool read_alibi(void *into, const struct api_doc *doc, const json_t *v,
 }
 
 static const struct api_field_row POSITION[] = {
-    { "rope", read_rope, false },
-    { "alibi", read_alibi, false },
+    {"rope", read_rope, false},
+    {"alibi", read_alibi, false},
 };
 
 bool api_read_position(void *into, const struct api_doc *doc, const json_t *v,
@@ -185,17 +187,18 @@ bool api_read_position(void *into, const struct api_doc *doc, const json_t *v,
 }
 
 /* Positions of one side: (n), the same for every item, or (B,n). */
-static bool fill_rope(struct api_reading *rd, struct api_tensor_in *in, const char *object,
-                      size_t n, struct attn_table *table, struct api_err *err)
+static bool fill_rope(struct api_reading *rd, struct api_tensor_in *in,
+                      const char *object, size_t n, struct attn_table *table,
+                      struct api_err *err)
 {
-    const size_t one[] = { n }, each[] = { rd->r->p.d.B, n };
+    const size_t one[] = {n}, each[] = {rd->r->p.d.B, n};
     const bool batch = in->shaped && in->rank == 2;
 
     if (!in->present)
         return true;
     if (!api_expect_shape(in, object, batch ? 2 : 1, batch ? each : one, err))
         return false;
-    *table = (struct attn_table){ .elem = ATTN_ELEM_F64, .stride_b = batch ? n : 0 };
+    *table = (struct attn_table){.elem = ATTN_ELEM_F64, .stride_b = batch ? n : 0};
     table->p = api_take_tensor(rd, in, ATTN_F64, API_FINITE_ONLY, err);
     return table->p != NULL;
 }
@@ -208,9 +211,10 @@ static bool fill_alibi(struct api_reading *rd, struct api_err *err)
     if (!rd->alibi)
         return true;
     if (!rd->alibi_standard) {
-        p->alibi = api_expect_shape(&rd->alibi_slopes, "M", 1, &p->d.h, err)
-                       ? api_take_tensor(rd, &rd->alibi_slopes, ATTN_F64, API_FINITE_ONLY, err)
-                       : NULL;
+        p->alibi =
+            api_expect_shape(&rd->alibi_slopes, "M", 1, &p->d.h, err)
+                ? api_take_tensor(rd, &rd->alibi_slopes, ATTN_F64, API_FINITE_ONLY, err)
+                : NULL;
         return p->alibi != NULL;
     }
     slopes = api_take(rd, p->d.h * sizeof *slopes, "/position/alibi/slopes", err);

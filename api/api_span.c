@@ -1,18 +1,18 @@
 /*
- * api_span.c - the shape of an array while it is scanned: regular, or where it first is not.
+ * api_span.c - the shape of an array while it is scanned: regular, or where it is not.
  * Not here: the scanner (api_lift.c), the sentences about ragged arrays (api_tensor.c).
  * Start reading at api_shape_leaf.
  *
- * `level` is how many arrays of the one being lifted are open; `index` their places, outermost
- * first: index[k] values of the array at level k are finished.
+ * `level` is how many arrays of the one being lifted are open; `index` their places,
+ * outermost first: index[k] values of the array at level k are finished.
  */
 #include "api/api_private.h"
 
 #include <string.h>
 
 /* Records the first odd place: `level` indices into the array. */
-static void odd(struct api_shape *s, enum api_odd kind, unsigned level, const size_t *index,
-                size_t want, size_t got)
+static void odd(struct api_shape *s, enum api_odd kind, unsigned level,
+                const size_t *index, size_t want, size_t got)
 {
     struct api_span *span = &s->span;
 

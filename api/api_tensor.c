@@ -1,6 +1,8 @@
 /*
- * api_tensor.c - recognises the form and shape of a tensor in a request; converts nothing.
- * Not here: the numbers (api_tensor_read.c), which shape a tensor must have (core, masks).
+ * api_tensor.c - recognises the form and shape of a tensor in a request; converts
+ * nothing.
+ * Not here: the numbers (api_tensor_read.c), which shape a tensor must have (core,
+ * masks).
  * Start reading at api_tensor_scan.
  */
 #include "api/api_private.h"
@@ -12,9 +14,9 @@
 static const double STD_MAX = 1e30;
 
 const struct api_dtype_row API_DTYPES[] = {
-    [API_DT_F64] = { "float64", 8 },   [API_DT_F32] = { "float32", 4 },
-    [API_DT_F16] = { "float16", 2 },   [API_DT_BF16] = { "bfloat16", 2 },
-    [API_DT_BOOL] = { "bool", 1 },
+    [API_DT_F64] = {"float64", 8}, [API_DT_F32] = {"float32", 4},
+    [API_DT_F16] = {"float16", 2}, [API_DT_BF16] = {"bfloat16", 2},
+    [API_DT_BOOL] = {"bool", 1},
 };
 _Static_assert(API_COUNT(API_DTYPES) == API_DT_COUNT, "one row a dtype");
 
@@ -24,8 +26,8 @@ const char *api_shape_text(char *out, unsigned rank, const size_t *dim)
 
     out[len++] = '(';
     for (unsigned k = 0; k < rank && len + 24 < API_SHAPE_TEXT_MAX; k++)
-        len += (size_t)snprintf(out + len, API_SHAPE_TEXT_MAX - len, "%s%zu", k > 0 ? "," : "",
-                                dim[k]);
+        len += (size_t)snprintf(out + len, API_SHAPE_TEXT_MAX - len, "%s%zu",
+                                k > 0 ? "," : "", dim[k]);
     out[len++] = ')';
     out[len] = '\0';
     return out;
@@ -47,7 +49,7 @@ bool api_count_of(unsigned rank, const size_t *dim, size_t *count)
     return true;
 }
 
-/* ---- nested arrays --------------------------------------------------------------------------- */
+/* ---- nested arrays ---- */
 
 static const char *odd_place(const struct api_span *span, const char *pointer, char *out)
 {
@@ -61,7 +63,8 @@ static const char *odd_place(const struct api_span *span, const char *pointer, c
     return out;
 }
 
-static bool fail_odd(const struct api_span *span, const char *pointer, struct api_err *err)
+static bool fail_odd(const struct api_span *span, const char *pointer,
+                     struct api_err *err)
 {
     char place[API_POINTER_MAX];
 
@@ -72,18 +75,22 @@ static bool fail_odd(const struct api_span *span, const char *pointer, struct ap
                                 "This row has %zu entries; those before it have %zu.",
                                 span->odd_got, span->odd_want);
     case API_ODD_LEAF:
-        return api_fail_numbers(err, "ragged", place, NULL, span->odd_want, span->odd_got,
-                                "A single value stands where a row should: it is %zu arrays "
-                                "deep, the others are %zu.", span->odd_got, span->odd_want);
+        return api_fail_numbers(
+            err, "ragged", place, NULL, span->odd_want, span->odd_got,
+            "A single value stands where a row should: it is %zu arrays "
+            "deep, the others are %zu.",
+            span->odd_got, span->odd_want);
     case API_ODD_ARRAY:
-        return api_fail_numbers(err, "ragged", place, NULL, span->odd_want, span->odd_got,
-                                "An array stands where a single value should: it is %zu arrays "
-                                "deep, the values before it are %zu.", span->odd_got,
-                                span->odd_want);
+        return api_fail_numbers(
+            err, "ragged", place, NULL, span->odd_want, span->odd_got,
+            "An array stands where a single value should: it is %zu arrays "
+            "deep, the values before it are %zu.",
+            span->odd_got, span->odd_want);
     default:
-        return api_fail_numbers(err, "wrong-rank", place, NULL, span->odd_want, span->odd_got,
-                                "The arrays are nested %zu deep; at most %zu axes are possible.",
-                                span->odd_got, span->odd_want);
+        return api_fail_numbers(
+            err, "wrong-rank", place, NULL, span->odd_want, span->odd_got,
+            "The arrays are nested %zu deep; at most %zu axes are possible.",
+            span->odd_got, span->odd_want);
     }
 }
 
@@ -100,7 +107,7 @@ static bool scan_nested(const struct api_span *span, struct api_tensor_in *in,
     return true;
 }
 
-/* ---- objects: flat, base64, init --------------------------------------------------------------- */
+/* ---- objects: flat, base64, init ---- */
 
 static bool read_shape(void *into, const struct api_doc *doc, const json_t *v,
                        const char *pointer, struct api_err *err)
@@ -113,8 +120,8 @@ static bool read_shape(void *into, const struct api_doc *doc, const json_t *v,
     in->rank = (unsigned)json_array_size(list);
     in->shaped = true;
     for (unsigned k = 0; ok && k < in->rank; k++)
-        ok = api_read_size(json_array_get(list, k), api_pointer_index(place, pointer, k), 0,
-                           SIZE_MAX, &in->dim[k], err);
+        ok = api_read_size(json_array_get(list, k), api_pointer_index(place, pointer, k),
+                           0, SIZE_MAX, &in->dim[k], err);
     json_decref(list);
     if (ok && in->rank == 0)
         return api_fail(err, "wrong-rank", pointer, "A shape needs at least one axis.");
@@ -140,14 +147,15 @@ static bool read_data(void *into, const struct api_doc *doc, const json_t *v,
 
     in->span = api_doc_span(doc, v);
     if (in->span == NULL || in->span->is_string)
-        return api_fail(err, "wrong-type", pointer, "A flat array is expected here, not %s.",
-                        api_type_name(doc, v));
+        return api_fail(err, "wrong-type", pointer,
+                        "A flat array is expected here, not %s.", api_type_name(doc, v));
     if (!in->span->regular)
         return fail_odd(in->span, pointer, err);
     if (in->span->rank != 1)
-        return api_fail_numbers(err, "wrong-rank", pointer, NULL, 1, in->span->rank,
-                                "\"data\" is flat beside a shape: 1 level of arrays, not %u.",
-                                in->span->rank);
+        return api_fail_numbers(
+            err, "wrong-rank", pointer, NULL, 1, in->span->rank,
+            "\"data\" is flat beside a shape: 1 level of arrays, not %u.",
+            in->span->rank);
     return true;
 }
 
@@ -164,7 +172,8 @@ static bool read_base64(void *into, const struct api_doc *doc, const json_t *v,
         in->small = json_string_value(v);
         in->small_len = json_string_length(v);
     } else {
-        return api_fail(err, "wrong-type", pointer, "A base64 string is expected here, not %s.",
+        return api_fail(err, "wrong-type", pointer,
+                        "A base64 string is expected here, not %s.",
                         api_type_name(doc, v));
     }
     return true;
@@ -206,7 +215,8 @@ static bool read_std(void *into, const struct api_doc *doc, const json_t *v,
         return false;
     return (in->std > 0.0 && in->std <= STD_MAX) ||
            api_fail(err, "bad-value", pointer,
-                    "std must be greater than 0 and at most %g; it is %g.", STD_MAX, in->std);
+                    "std must be greater than 0 and at most %g; it is %g.", STD_MAX,
+                    in->std);
 }
 
 /* clang-format off */
@@ -228,32 +238,35 @@ static const struct api_field_row INIT[] = {
 };
 /* clang-format on */
 
-static bool fail_count(const struct api_tensor_in *in, const char *member, const char *unit,
-                       size_t want, size_t got, struct api_err *err)
+static bool fail_count(const struct api_tensor_in *in, const char *member,
+                       const char *unit, size_t want, size_t got, struct api_err *err)
 {
     char place[API_POINTER_MAX], shape[API_SHAPE_TEXT_MAX];
 
-    return api_fail_numbers(err, "wrong-shape", api_pointer(place, in->pointer, member), NULL,
-                            want, got, "The shape %s needs %zu %s; there are %zu.",
+    return api_fail_numbers(err, "wrong-shape", api_pointer(place, in->pointer, member),
+                            NULL, want, got, "The shape %s needs %zu %s; there are %zu.",
                             api_shape_text(shape, in->rank, in->dim), want, unit, got);
 }
 
-static bool check_base64(const struct api_tensor_in *in, size_t count, struct api_err *err)
+static bool check_base64(const struct api_tensor_in *in, size_t count,
+                         struct api_err *err)
 {
     const size_t want = count * API_DTYPES[in->source_dtype].bytes;
     const size_t got = api_base64_bytes(in->small, in->small_len);
     char place[API_POINTER_MAX];
 
     if (in->small_len % 4 != 0)
-        return api_fail_numbers(err, "bad-base64", api_pointer(place, in->pointer, "base64"),
-                                NULL, (in->small_len + 3) / 4 * 4, in->small_len,
-                                "Base64 comes in groups of 4 characters, padded with '='; this "
-                                "text has %zu.", in->small_len);
+        return api_fail_numbers(
+            err, "bad-base64", api_pointer(place, in->pointer, "base64"), NULL,
+            (in->small_len + 3) / 4 * 4, in->small_len,
+            "Base64 comes in groups of 4 characters, padded with '='; this "
+            "text has %zu.",
+            in->small_len);
     return want == got || fail_count(in, "base64", "bytes", want, got, err);
 }
 
-static bool scan_object(const struct api_doc *doc, const json_t *v, struct api_tensor_in *in,
-                        struct api_err *err)
+static bool scan_object(const struct api_doc *doc, const json_t *v,
+                        struct api_tensor_in *in, struct api_err *err)
 {
     const bool init = json_object_get(v, "init") != NULL;
     const bool base64 = !init && json_object_get(v, "base64") != NULL;
@@ -275,8 +288,8 @@ static bool scan_object(const struct api_doc *doc, const json_t *v, struct api_t
 }
 
 /* An array that was not lifted holds an object somewhere: says where. */
-static bool fail_object_inside(const struct api_doc *doc, const json_t *v, const char *pointer,
-                               struct api_err *err)
+static bool fail_object_inside(const struct api_doc *doc, const json_t *v,
+                               const char *pointer, struct api_err *err)
 {
     char place[API_POINTER_MAX], before[API_POINTER_MAX];
 
@@ -300,7 +313,7 @@ bool api_tensor_scan(const struct api_doc *doc, const json_t *value, const char 
 {
     const struct api_span *span = api_doc_span(doc, value);
 
-    *in = (struct api_tensor_in){ .present = true, .source_dtype = API_DT_UNSTATED };
+    *in = (struct api_tensor_in){.present = true, .source_dtype = API_DT_UNSTATED};
     snprintf(in->pointer, sizeof in->pointer, "%s", pointer);
     if (span != NULL && !span->is_string)
         return scan_nested(span, in, err);
@@ -308,9 +321,11 @@ bool api_tensor_scan(const struct api_doc *doc, const json_t *value, const char 
         return scan_object(doc, value, in, err);
     if (span == NULL && json_is_array(value))
         return fail_object_inside(doc, value, pointer, err);
-    return api_fail(err, "wrong-type", pointer,
-                    "A tensor is expected here (nested arrays, or an object with data, base64 "
-                    "or init), not %s.", api_type_name(doc, value));
+    return api_fail(
+        err, "wrong-type", pointer,
+        "A tensor is expected here (nested arrays, or an object with data, base64 "
+        "or init), not %s.",
+        api_type_name(doc, value));
 }
 
 void api_tensor_set_shape(struct api_tensor_in *in, unsigned rank, const size_t *dim)

@@ -1,6 +1,7 @@
 /*
  * api_tensor_read.c - the numbers of a tensor, straight from the body into the arena.
- * Not here: form and shape (api_tensor.c), the layout that core wants (api_request_inputs.c).
+ * Not here: form and shape (api_tensor.c), the layout that core wants
+ * (api_request_inputs.c).
  * Start reading at api_tensor_read, then read_leaves.
  */
 #include "api/api_private.h"
@@ -9,21 +10,21 @@
 #include <math.h>
 #include <string.h>
 
-enum { GROUP_CHARS = 4096, GROUP_BYTES = GROUP_CHARS / 4 * 3 };   /* 3072 divides by 8 */
+enum { GROUP_CHARS = 4096, GROUP_BYTES = GROUP_CHARS / 4 * 3 }; /* 3072 divides by 8 */
 
 struct reading {
     const struct api_tensor_in *in;
     enum api_finite finite;
     struct attn_tensor *t;
-    size_t at;                         /* flat place of the element being read                    */
+    size_t at; /* flat place of the element being read */
     struct api_err *err;
 };
 
-/* ---- elements -------------------------------------------------------------------------------- */
+/* ---- elements ---- */
 
 const char *api_element_pointer(const struct api_tensor_in *in, size_t flat, char *out)
 {
-    size_t rest = flat, index[ATTN_RANK_MAX] = { 0 };
+    size_t rest = flat, index[ATTN_RANK_MAX] = {0};
     char before[API_POINTER_MAX];
 
     if (in->form == API_INIT)
@@ -46,8 +47,8 @@ static bool fail_element(const struct reading *r, const char *name, const char *
 {
     char place[API_POINTER_MAX];
 
-    return api_fail(r->err, name, api_element_pointer(r->in, r->at, place), "Entry %zu of the tensor: %s", r->at,
-                    sentence);
+    return api_fail(r->err, name, api_element_pointer(r->in, r->at, place),
+                    "Entry %zu of the tensor: %s", r->at, sentence);
 }
 
 static bool check_finite(const struct reading *r, double x)
@@ -55,11 +56,13 @@ static bool check_finite(const struct reading *r, double x)
     if (isfinite(x) || r->finite == API_ANY_NUMBER)
         return true;
     if (r->finite == API_MINUS_INFINITY_TOO)
-        return x == -INFINITY || fail_element(r, "not-finite", "it must be finite or -Infinity.");
+        return x == -INFINITY ||
+               fail_element(r, "not-finite", "it must be finite or -Infinity.");
     return fail_element(r, "not-finite", "it must be finite.");
 }
 
-/* The values of the wider type are judged first: what only overflows float32 is out of range. */
+/* The values of the wider type are judged first: what only overflows float32 is out of
+   range. */
 static bool store(struct reading *r, double x)
 {
     if (!check_finite(r, x))
@@ -82,7 +85,7 @@ static bool store_bool(struct reading *r, bool x)
     return true;
 }
 
-/* ---- text: nested and flat ------------------------------------------------------------------- */
+/* ---- text: nested and flat ---- */
 
 static bool read_number(struct reading *r, const char **p, const char *end)
 {
@@ -91,9 +94,10 @@ static bool read_number(struct reading *r, const char **p, const char *end)
     float narrow;
 
     if (r->t->dtype == ATTN_BOOL)
-        return fail_element(r, "wrong-type",
-                            "true or false is expected, not a number (0 and 1 are not taken for "
-                            "booleans).");
+        return fail_element(
+            r, "wrong-type",
+            "true or false is expected, not a number (0 and 1 are not taken for "
+            "booleans).");
     if (r->t->dtype == ATTN_F32 || r->in->source_dtype == API_DT_F32) {
         result = api_number_read_f32(p, end, &narrow);
         x = narrow;
@@ -110,8 +114,13 @@ static bool read_number(struct reading *r, const char **p, const char *end)
 
 static bool read_word(struct reading *r, const char **p)
 {
-    static const struct { const char *text; double x; } WORDS[] = {
-        { "\"NaN\"", NAN }, { "\"Infinity\"", INFINITY }, { "\"-Infinity\"", -INFINITY },
+    static const struct {
+        const char *text;
+        double x;
+    } WORDS[] = {
+        {"\"NaN\"", NAN},
+        {"\"Infinity\"", INFINITY},
+        {"\"-Infinity\"", -INFINITY},
     };
 
     if (**p == 't' || **p == 'f') {
@@ -134,7 +143,8 @@ static bool read_word(struct reading *r, const char **p)
     return fail_element(r, "wrong-type", "a number is expected here.");
 }
 
-/* The grammar was checked when the span was lifted: between leaves stand only these bytes. */
+/* The grammar was checked when the span was lifted: between leaves stand only these
+   bytes. */
 static bool read_leaves(struct reading *r)
 {
     const struct api_span *span = r->in->span;
@@ -143,7 +153,8 @@ static bool read_leaves(struct reading *r)
     while (p < span->end) {
         const char c = *p;
 
-        if (c == ',' || c == ' ' || c == '[' || c == ']' || c == '\n' || c == '\r' || c == '\t')
+        if (c == ',' || c == ' ' || c == '[' || c == ']' || c == '\n' || c == '\r' ||
+            c == '\t')
             p++;
         else if (!((c == '-' || (c >= '0' && c <= '9')) ? read_number(r, &p, span->end)
                                                         : read_word(r, &p)))
@@ -152,7 +163,7 @@ static bool read_leaves(struct reading *r)
     return true;
 }
 
-/* ---- base64 ---------------------------------------------------------------------------------- */
+/* ---- base64 ---- */
 
 static uint64_t little_endian(const unsigned char *b, size_t n)
 {
@@ -208,8 +219,10 @@ static double from_bf16(const unsigned char *b)
 typedef double from_bytes_fn(const unsigned char *b);
 
 static from_bytes_fn *const FROM_BYTES[] = {
-    [API_DT_F64] = from_f64, [API_DT_F32] = from_f32,
-    [API_DT_F16] = from_f16, [API_DT_BF16] = from_bf16,
+    [API_DT_F64] = from_f64,
+    [API_DT_F32] = from_f32,
+    [API_DT_F16] = from_f16,
+    [API_DT_BF16] = from_bf16,
 };
 
 static bool store_bytes(struct reading *r, const unsigned char *bytes, size_t len)
@@ -247,16 +260,18 @@ static bool read_base64(struct reading *r)
         const size_t full = len / 4 * 3;
 
         if (got == SIZE_MAX || (rest > GROUP_CHARS && got != full))
-            return api_fail(r->err, "bad-base64", api_pointer(place, in->pointer, "base64"),
-                            "Character %zu is not base64 (RFC 4648: A-Z a-z 0-9 + / and '=' at "
-                            "the end only).", at + (got == SIZE_MAX ? bad : len));
+            return api_fail(
+                r->err, "bad-base64", api_pointer(place, in->pointer, "base64"),
+                "Character %zu is not base64 (RFC 4648: A-Z a-z 0-9 + / and '=' at "
+                "the end only).",
+                at + (got == SIZE_MAX ? bad : len));
         if (!store_bytes(r, bytes, got))
             return false;
     }
     return true;
 }
 
-/* ---- all forms ------------------------------------------------------------------------------- */
+/* ---- all forms ---- */
 
 static bool read_init(struct reading *r)
 {
@@ -278,7 +293,7 @@ static bool read_init(struct reading *r)
 bool api_tensor_read(const struct api_tensor_in *in, enum api_finite finite,
                      struct attn_tensor *t, struct api_err *err)
 {
-    struct reading r = { .in = in, .finite = finite, .t = t, .err = err };
+    struct reading r = {.in = in, .finite = finite, .t = t, .err = err};
 
     assert(in->shaped && t->p != NULL);
     switch (in->form) {
