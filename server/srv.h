@@ -170,7 +170,7 @@ struct srv_request {
     bool (*expired)(void *);
     int64_t start_us, queued_us, begun_us, deadline_us;
     char id[SRV_ID_MAX + 1], method[16], path[SRV_PATH_MAX], tail[SRV_PATH_MAX];
-    char allow[64];
+    char allow[64], detail[128];
     size_t target_bytes;         /* length of the request target          */
 };
 
@@ -180,8 +180,7 @@ bool srv_request_body_add(struct srv_request *request, const char *data, size_t 
 void srv_request_body_drop(struct srv_request *request);
 void srv_request_refuse(struct srv_request *request, enum api_problem_kind kind,
                         const char *detail);
-void srv_request_refuse_numbers(struct srv_request *request, enum api_problem_kind kind,
-                                const char *detail, size_t want, size_t got);
+void srv_request_refuse_size(struct srv_request *request, size_t bytes);
 void srv_request_write_problem(struct srv_request *request);
 void srv_request_check(struct srv_request *request, bool http_1_1);
 

@@ -149,8 +149,7 @@ static void check_body_size(struct srv_request *request)
 
     if (request->declared_bytes <= max)
         return;
-    srv_request_refuse_numbers(request, API_P_BODY_TOO_LARGE, NULL, max,
-                               (size_t)request->declared_bytes);
+    srv_request_refuse_size(request, (size_t)request->declared_bytes);
     request->problem.close = true;
 }
 

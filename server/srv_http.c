@@ -152,8 +152,7 @@ static enum MHD_Result on_body(struct srv_request *request, const char *data, si
     if (wanted ? srv_request_body_add(request, data, n)
                : request->received_bytes <= request->server->limits.body_max_bytes)
         return MHD_YES;
-    if (!request->problem.set)
-        srv_request_refuse(request, API_P_BODY_TOO_LARGE, NULL);
+    srv_request_refuse_size(request, (size_t)request->received_bytes);
     srv_connection_send_problem(request);
     return MHD_NO;
 }

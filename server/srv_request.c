@@ -89,10 +89,10 @@ bool srv_request_body_add(struct srv_request *request, const char *data, size_t 
 {
     struct srv_server *const server = request->server;
     struct api_buffer *const body = &request->body;
-    const size_t need = body->len + bytes, max = server->limits.body_max_bytes;
+    const size_t need = body->len + bytes;
 
-    if (need > max) {
-        srv_request_refuse_numbers(request, API_P_BODY_TOO_LARGE, NULL, max, need);
+    if (need > server->limits.body_max_bytes) {
+        srv_request_refuse_size(request, need);
         return false;
     }
     if (!srv_held_take(&server->held, bytes)) {
@@ -135,13 +135,19 @@ void srv_request_refuse(struct srv_request *request, enum api_problem_kind kind,
         request->problem = (struct srv_problem){ .set = true, .kind = kind, .detail = detail };
 }
 
-void srv_request_refuse_numbers(struct srv_request *request, enum api_problem_kind kind,
-                                const char *detail, size_t want, size_t got)
+/* A body over the limit, said with both numbers. */
+void srv_request_refuse_size(struct srv_request *request, size_t bytes)
 {
-    if (!request->problem.set)
-        request->problem = (struct srv_problem){
-            .set = true, .kind = kind, .detail = detail, .numbers = true, .want = want, .got = got
-        };
+    const size_t max = request->server->limits.body_max_bytes;
+
+    if (request->problem.set)
+        return;
+    snprintf(request->detail, sizeof request->detail,
+             "The body has %s%zu bytes; this server takes at most %zu.",
+             request->chunked ? "at least " : "", bytes, max);
+    request->problem = (struct srv_problem){ .set = true, .kind = API_P_BODY_TOO_LARGE,
+                                             .detail = request->detail, .numbers = true,
+                                             .want = max, .got = bytes };
 }
 
 /* Turns the problem into the reply. */

@@ -112,7 +112,7 @@ def terminate_idle(binary):
 
 def terminate_finishes_requests(binary):
     with Server(binary, "--workers", 1) as server:
-        waits = busy(server, 2)
+        waits = busy(server, 2, 2048)
         server.terminate()
         answers = [wait() for wait in waits]
         assert [a.status for a in answers] == [200, 200], [a.status for a in answers]
