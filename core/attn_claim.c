@@ -69,8 +69,25 @@ static const char *spared_says(const struct claim_ctx *ctx, enum attn_object o)
     return says;
 }
 
+/* A row without keys whose output is the mean of all values reads every token. */
+static bool reads_all(const struct claim_ctx *ctx, enum attn_object o, size_t b, size_t h,
+                      size_t i)
+{
+    const struct attn_dims *d = &ctx->p->d;
+    const size_t first = o == ATTN_H_HEADS ? h : 0, end = o == ATTN_H_HEADS ? h + 1 : d->h;
+
+    if (o < ATTN_H_HEADS || ctx->p->empty_rows != ATTN_EMPTY_UNIFORM)
+        return false;
+    for (size_t each = first; each < end; each++)
+        if (ctx->before->empty[(b * d->h + each) * d->T_q + i] != 0)
+            return true;
+    return false;
+}
+
 static bool spared(const struct claim_ctx *ctx, enum attn_object o, size_t b, size_t h, size_t i)
 {
+    if (reads_all(ctx, o, b, h, i))
+        return false;
     for (size_t n = 0; n < ctx->edits; n++) {
         const struct attn_edit *edit = &ctx->edit[n];
 
