@@ -3,6 +3,8 @@
  * Not here: the parts of the answer (api_answer_<part>.c), the mathematics (core/).
  * Start reading at api_attention.
  */
+#include <math.h>
+
 #include "api/api_answer.h"
 
 /* The rows that a sampled audit looks at are drawn from this seed, which the answer states. */
@@ -108,16 +110,20 @@ static bool put_convention(struct api_buffer *b, const struct api_request *r)
     return ok && api_puts(b, "}");
 }
 
+/* Whole microseconds: the clock is no better. */
+static bool put_ms(struct api_buffer *b, const char *name, double ms)
+{
+    return api_put_double_member(b, name, round(ms * 1e3) / 1e3);
+}
+
 static bool put_timing(struct api_work *w)
 {
     struct api_buffer *b = w->out;
 
     return api_put_key(b, "timing_ms") && api_puts(b, "{") &&
-           api_put_double_member(b, "parse", w->ms.parse) &&
-           api_put_double_member(b, "compute", w->ms.compute) &&
-           api_put_double_member(b, "gradients", w->ms.gradients) &&
-           api_put_double_member(b, "audit", w->ms.audit) &&
-           api_put_double_member(b, "ablations", w->ms.ablations) && api_puts(b, "}");
+           put_ms(b, "parse", w->ms.parse) && put_ms(b, "compute", w->ms.compute) &&
+           put_ms(b, "gradients", w->ms.gradients) && put_ms(b, "audit", w->ms.audit) &&
+           put_ms(b, "ablations", w->ms.ablations) && api_puts(b, "}");
 }
 
 static bool write_answer(struct api_work *w, struct api_err *err)

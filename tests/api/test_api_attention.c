@@ -5,7 +5,10 @@
  */
 #include <criterion/criterion.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include "ask.h"
 
@@ -184,3 +187,52 @@ Test(api_attention, a_failed_request_leaves_nothing_for_the_next)
     api_ctx_free(ctx);
     api_buffer_free(&out);
 }
+
+#ifndef __SANITIZE_ADDRESS__
+
+/* Bytes of address space that this process has now. */
+static size_t address_space(void)
+{
+    FILE *file = fopen("/proc/self/statm", "r");
+    size_t pages = 0;
+
+    cr_assert(file && fscanf(file, "%zu", &pages) == 1);
+    fclose(file);
+    return pages * (size_t)sysconf(_SC_PAGESIZE);
+}
+
+Test(api_attention, a_buffer_that_cannot_grow_is_503_and_the_next_request_is_served)
+{
+    char small[1024];
+    const char *const big =
+        "{\"inputs\":{\"Q\":{\"init\":\"normal\",\"seed\":1,\"shape\":[700,2]},"
+        "\"K\":{\"init\":\"normal\",\"seed\":2,\"shape\":[700,2]},"
+        "\"V\":{\"init\":\"normal\",\"seed\":3,\"shape\":[700,2]}}}";
+    struct api_buffer out = {0};
+    struct api_reply reply = {.out = &out};
+    struct api_call call = {.body = small};
+    struct rlimit limit;
+    struct api_ctx *ctx;
+
+    api_init();
+    ctx = api_ctx_new(&ask_limits);
+    call.body_len = (size_t)snprintf(small, sizeof small, "%s}", LN3);
+    api_attention(ctx, &call, &reply);
+    cr_assert_eq(reply.status, 200);
+    limit.rlim_cur = limit.rlim_max = address_space() + (2 << 20);
+    cr_assert_eq(setrlimit(RLIMIT_AS, &limit), 0);
+    call.body = big;
+    call.body_len = strlen(big);
+    reply = (struct api_reply){.out = &out};
+    api_attention(ctx, &call, &reply);
+    cr_expect_eq(reply.status, 503);
+    cr_expect_str_eq(reply.error, "out-of-memory");
+    cr_expect(reply.retry_after_s > 0);
+    call.body = small;
+    call.body_len = strlen(small);
+    reply = (struct api_reply){.out = &out};
+    api_attention(ctx, &call, &reply);
+    cr_expect_eq(reply.status, 200);
+}
+
+#endif
