@@ -26,7 +26,7 @@ struct tile {                      /* one block of rows on its way over the keys
     struct attn_mat Q, K, V, H;
     struct row_state row[ATTN_ROW_BLOCK];
     uint8_t allow[ATTN_ROW_BLOCK * TILE_KEYS];
-    double weight[ATTN_ROW_BLOCK * TILE_KEYS];   /* of dtype: S, then exp(S + M - max)            */
+    double weight[ATTN_ROW_BLOCK * TILE_KEYS];   /* of dtype: S, then exp(S + M - max) / sum      */
 };
 
 static void start_rows(struct tile *t, const double *sink)
@@ -66,8 +66,11 @@ static bool tile_is_read(const struct tile *t, size_t j, size_t keys)
     return false;
 }
 
-/* Turns the raw scores of row r and keys first … end - 1 of the tile that starts at key j into
-   weights under the row's running maximum, and brings the row's H to that maximum. */
+/*
+ * Turns the raw scores of row r and keys first … end - 1 of the tile that starts at key j into
+ * weights under the running maximum and sum, and brings the row's H to these.  H is a mean at all
+ * times, never a bare sum: values near the end of the range would overflow in one.
+ */
 static void weigh_row(struct tile *t, size_t r, size_t j, size_t first, size_t end)
 {
     const struct attn_problem *p = t->p;
@@ -89,11 +92,16 @@ static void weigh_row(struct tile *t, size_t r, size_t j, size_t first, size_t e
         kernel->from_double(n, bias, m);
     kernel->scale_cap(n, s, p->scale / p->temperature, p->softcap, s);
 
-    const double factor = kernel->online_row(n, s, biased ? m : NULL,
-                                             t->row[r].exact ? NULL : allow, &t->row[r].online, s);
+    struct attn_online *o = &t->row[r].online;
+    const double before = o->sum;
+    const double factor =
+        kernel->online_row(n, s, biased ? m : NULL, t->row[r].exact ? NULL : allow, o, s);
 
-    if (factor != 1)
-        kernel->scale_cap(t->H.cols, H, factor, 0, H);
+    if (o->sum == 0)               /* no score above -Infinity so far: weights and H are 0        */
+        return;
+    kernel->scale_cap(n, s, 1 / o->sum, 0, s);
+    if (before != 0)
+        kernel->scale_cap(t->H.cols, H, factor * before / o->sum, 0, H);
 }
 
 static void run_tile(struct tile *t, size_t j, size_t keys)
@@ -137,7 +145,7 @@ static bool empty_row(const struct tile *t, size_t r, struct attn_err *err)
     return true;
 }
 
-/* Divides H by the sums; empty rows, lse. */
+/* Empty rows, lse; 0/0 where all scores were -Infinity. */
 static bool finish_rows(const struct tile *t, const struct attn_trace *trace,
                         struct attn_err *err)
 {
@@ -150,10 +158,10 @@ static bool finish_rows(const struct tile *t, const struct attn_trace *trace,
         void *H = (char *)t->H.p + r * t->H.ld * t->bytes;
 
         trace->empty[row] = !o->any;
-        if (o->any)
-            kernel->scale_cap(t->H.cols, H, 1 / o->sum, 0, H);
-        else if (!empty_row(t, r, err))
+        if (!o->any && !empty_row(t, r, err))
             return false;
+        if (o->any && o->sum == 0)
+            kernel->fill(t->H.cols, (double)NAN, H);
         if (trace->t[ATTN_LSE].p)
             kernel->set(trace->t[ATTN_LSE].p, row,
                         o->any ? o->max + log(o->sum) : -(double)INFINITY);
@@ -164,8 +172,8 @@ static bool finish_rows(const struct tile *t, const struct attn_trace *trace,
 /*
  * H, H_heads, lse and the flags of empty rows of one piece.
  *
- *     m' = max(m, max_j s_j);  sum' = sum e^(m - m') + sum_j e^(s_j - m');
- *     H' = H e^(m - m') + sum_j e^(s_j - m') v_j;  at the end H / sum
+ *     m' = max(m, max_j s_j);  l' = l e^(m - m') + sum_j e^(s_j - m');
+ *     H' = H e^(m - m') l / l' + sum_j e^(s_j - m') / l' v_j
  *
  * Tiles that no row of the piece may read are skipped, products included.  Values, NaN, overflow
  * and empty rows as in the dense path (attn_stage_softmax, attn_mix_keys).
