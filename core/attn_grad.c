@@ -9,6 +9,9 @@
 #include <assert.h>
 #include <string.h>
 
+/* Which entries the check looks at; any number does, as long as it stays the same. */
+static const uint64_t CHECK_SEED = 14;
+
 /* Kept beyond the call: what was asked, and dS where d_additive is the same numbers. */
 static uint32_t kept(const struct attn_problem *p, const struct attn_grad_ask *ask)
 {
@@ -109,7 +112,8 @@ bool attn_grad(const struct attn_problem *p, const struct attn_trace *trace,
                const struct attn_exec *exec, struct attn_grads *grads, struct attn_err *err)
 {
     struct attn_grad_run run = { .p = p, .trace = trace, .ask = ask, .exec = exec,
-                                 .arena = arena, .rows = attn_grad_rows_of(p->dtype) };
+                                 .arena = arena, .rows = attn_grad_rows_of(p->dtype),
+                                 .kernel = attn_kernel_of(p->dtype) };
     const uint32_t asked = attn_grad_asked(p, ask), keep = kept(p, ask);
     const int known = attn_grad_known(ask);
     const size_t start = attn_arena_mark(arena);
@@ -132,6 +136,6 @@ bool attn_grad(const struct attn_problem *p, const struct attn_trace *trace,
     for (int g = 0; g < ATTN_GRADIENT_COUNT; g++)
         if (asked >> g & 1)
             grads->t[g] = run.g[g];
-    return !ask->check || attn_grad_check_run(p, ask, ATTN_GRAD_ENTRIES, UINT64_C(14), arena,
-                                              exec, grads, err);
+    return !ask->check || attn_grad_check_run(p, ask, attn_grad_check_entries(p), CHECK_SEED,
+                                              arena, exec, grads, err);
 }

@@ -8,8 +8,6 @@
 
 #include "core/attn_core.h"
 
-enum { ATTN_GRAD_ENTRIES = 4 };    /* sampled a tensor by the check                          */
-
 struct attn_grad_node {
     enum attn_object enters;       /* where its tensor enters the layer: of an earlier object
                                       there is no such gradient                              */
@@ -29,18 +27,14 @@ size_t attn_grad_tensor_bytes(const struct attn_tensor *t);    /* rounded up to 
 
 /* Loops over one row, of either dtype (attn_grad_rows.inc). */
 struct attn_grad_rows {
-    /* ds_j = a_j (da_j - m) where a_j is not 0, else exactly 0; returns m = sum_j a_j da_j   */
-    double (*softmax)(size_t n, const void *a, const void *da, void *ds);
+    /* ds_j = a_j (da_j - m) where a_j is not 0, else exactly 0; returns m = sum_j a_j da_j;
+       *mass is sum_j a_j */
+    double (*softmax)(size_t n, const void *a, const void *da, void *ds, double *mass);
     /* out_j = ds_j (1 - (s_j / cap)^2)                                                       */
     void (*softcap)(size_t n, const void *s, double cap, const void *ds, void *out);
     void (*add)(size_t n, const void *x, double *sum);         /* sum += x                    */
-    void (*widen)(size_t n, const void *x, double *out);
-    void (*narrow)(size_t n, const double *x, void *out);
 };
 const struct attn_grad_rows *attn_grad_rows_of(enum attn_dtype dtype);
-
-/* Runs fn(arg, 0 … count-1), on the caller's helpers where it lends them. */
-void attn_grad_pieces(const struct attn_exec *exec, size_t count, attn_piece_fn *fn, void *arg);
 
 /* Backward passes that attn_grad.c strings together (attn_grad_pairs.c, attn_grad_inputs.c). */
 struct attn_grad_run {
@@ -50,8 +44,13 @@ struct attn_grad_run {
     const struct attn_exec *exec;
     struct attn_arena *arena;
     const struct attn_grad_rows *rows;
+    const struct attn_kernel *kernel;
     struct attn_tensor g[ATTN_GRADIENT_COUNT];  /* p NULL = not needed                        */
 };
+/* Runs fn(arg, 0 … count-1), on the caller's helpers where it lends them and they are worth it. */
+void attn_grad_pieces(const struct attn_grad_run *run, size_t count, attn_piece_fn *fn,
+                      void *arg);
+bool attn_grad_stopped(const struct attn_grad_run *run);
 size_t attn_grad_pairs_bytes(const struct attn_problem *p);
 bool attn_grad_pairs(struct attn_grad_run *run, struct attn_err *err);
 size_t attn_grad_inputs_bytes(const struct attn_problem *p);
@@ -68,6 +67,7 @@ struct attn_mat attn_grad_rows_at(struct attn_mat m, size_t i0, size_t i1);
 struct attn_mat attn_grad_columns(struct attn_mat m, size_t c0, size_t cols);
 
 /* Central differences of `entries` places a tensor (SIZE_MAX = all of them). */
+size_t attn_grad_check_entries(const struct attn_problem *p);  /* what a request can afford */
 size_t attn_grad_check_bytes(const struct attn_problem *p, const struct attn_grad_ask *ask);
 bool attn_grad_check_run(const struct attn_problem *p, const struct attn_grad_ask *ask,
                          size_t entries, uint64_t seed, struct attn_arena *arena,

@@ -25,6 +25,11 @@ static const double TOLERANCES[] = { [ATTN_F64] = 1e-6, [ATTN_F32] = 1e-3 };
 static const double ROUNDINGS = 1024.0;
 static const double EPSILONS[] = { [ATTN_F64] = DBL_EPSILON, [ATTN_F32] = FLT_EPSILON };
 
+/* Places sampled a tensor. */
+enum { ENTRIES = 4 };
+/* Multiply-adds of a forward pass that takes about 10 ms. */
+static const double LARGE_LAYER = 5e7;
+
 struct moved_row {                 /* how the tensor of a gradient is moved by a step         */
     enum attn_object object;       /* an object, right after its stage; or X: an input        */
     enum attn_stage stage;
@@ -163,6 +168,17 @@ static bool numeric(struct check_run *run, enum attn_gradient g, size_t place, d
     if (x != NULL)
         *x = old;
     return ok;
+}
+
+/* An entry costs two forward passes: of a large layer only the largest is looked at. */
+size_t attn_grad_check_entries(const struct attn_problem *p)
+{
+    const struct attn_dims *d = &p->d;
+    const double each = (double)d->d_model * (double)(d->d_k + d->d_v)
+                      + (double)d->T_kv * (double)(d->d_k + d->d_v);
+
+    return (double)d->B * (double)d->h * (double)d->T_q * each > LARGE_LAYER ? 1
+                                                                            : ENTRIES;
 }
 
 /* Relative error of one entry, by the first step that agrees or else by the best. */

@@ -87,7 +87,7 @@ static void bias_head(struct path_job *job, size_t h, double *sum)
         for (size_t i = 0; i < d.rows; i++)
             rows->add(width, (const unsigned char *)d.p + i * d.ld * size, sum);
     }
-    rows->narrow(width, sum, (unsigned char *)job->run->g[job->path->db].p + h * width * size);
+    job->run->kernel->from_double(width, sum, (unsigned char *)job->run->g[job->path->db].p + h * width * size);
 }
 
 /* A rotation's transpose is the rotation to the opposite position. */
@@ -105,9 +105,9 @@ static void rotate_back(struct path_job *job, struct attn_tensor *out, double *r
                                        ? attn_rope_position_k(p, b, job->first + i)
                                        : attn_rope_position_q(p, b, i);
 
-                job->run->rows->widen(d_k, (const unsigned char *)from.p + i * size, row);
+                job->run->kernel->to_double(d_k, (const unsigned char *)from.p + i * size, row);
                 attn_rope_row(p, -pos, row, row + d_k);
-                job->run->rows->narrow(d_k, row + d_k, (unsigned char *)to.p + i * size);
+                job->run->kernel->from_double(d_k, row + d_k, (unsigned char *)to.p + i * size);
             }
         }
     job->d = *out;
@@ -140,7 +140,7 @@ static bool path_back(struct path_job *job, struct attn_err *err)
     if (!unrotate(job, err))
         return false;
     if (has(run, job->path->dW))
-        attn_grad_pieces(run->exec, job->d.dim[1], weight_head, job);
+        attn_grad_pieces(run, job->d.dim[1], weight_head, job);
     if (has(run, job->path->db)) {
         double *sum = attn_arena_take(run->arena, job->d.dim[3] * sizeof *sum);
 
@@ -151,7 +151,7 @@ static bool path_back(struct path_job *job, struct attn_err *err)
             bias_head(job, h, sum);
     }
     if (has(run, job->dX))
-        attn_grad_pieces(run->exec, job->d.dim[0], input_item, job);
+        attn_grad_pieces(run, job->d.dim[0], input_item, job);
     return true;
 }
 
@@ -226,9 +226,9 @@ bool attn_grad_output(struct attn_grad_run *run, struct attn_err *err)
     const size_t mark = attn_arena_mark(run->arena);
 
     if (has(run, ATTN_DH))
-        attn_grad_pieces(run->exec, d->B, output_item, run);
+        attn_grad_pieces(run, d->B, output_item, run);
     if (has(run, ATTN_DW_O))
-        attn_grad_pieces(run->exec, d->h, output_head, run);
+        attn_grad_pieces(run, d->h, output_head, run);
     if (has(run, ATTN_DB_O)) {
         double *sum = attn_arena_take(run->arena, d->d_model * sizeof *sum);
 
@@ -240,7 +240,7 @@ bool attn_grad_output(struct attn_grad_run *run, struct attn_err *err)
             run->rows->add(d->d_model,
                            (const unsigned char *)run->ask->cotangent.p
                                + row * d->d_model * attn_dtype_bytes(run->p->dtype), sum);
-        run->rows->narrow(d->d_model, sum, run->g[ATTN_DB_O].p);
+        run->kernel->from_double(d->d_model, sum, run->g[ATTN_DB_O].p);
     }
     attn_arena_release(run->arena, mark);
     return true;

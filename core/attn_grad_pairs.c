@@ -71,18 +71,6 @@ static bool is_empty(const struct attn_grad_run *run, const struct block *at, si
         && run->trace->empty[(at->b * d->h + at->h) * d->T_q + i];
 }
 
-/* The sink's own weight: what the keys' weights leave of 1. */
-static double sink_weight(const struct attn_grad_run *run, size_t n, const void *a)
-{
-    double sum = 0.0, wide;
-
-    for (size_t j = 0; j < n; j++) {
-        run->rows->widen(1, (const unsigned char *)a + j * attn_dtype_bytes(run->p->dtype), &wide);
-        sum += wide;
-    }
-    return 1.0 - sum;
-}
-
 /* dS from A and dA, row by row; empty rows stay exactly 0, whatever stands in A. */
 static void softmax_back(struct pairs_job *job, const struct block *at)
 {
@@ -100,11 +88,12 @@ static void softmax_back(struct pairs_job *job, const struct block *at)
         if (is_empty(run, at, at->i0 + i))
             continue;
 
-        const double mean = run->rows->softmax(T_kv, row_at(A, i), row_at(dA, i), row_at(dS, i));
+        double mass;
+        const double mean =
+            run->rows->softmax(T_kv, row_at(A, i), row_at(dA, i), row_at(dS, i), &mass);
 
-        if (has(run, ATTN_DSINK))
-            job->dsink[at->b * run->p->d.h + at->h] -=
-                sink_weight(run, T_kv, row_at(A, i)) * mean;
+        /* The sink's own weight is what the keys' weights leave of 1. */
+        job->dsink[at->b * run->p->d.h + at->h] -= (1.0 - mass) * mean;
     }
 }
 
@@ -140,14 +129,14 @@ static void pair_back(struct pairs_job *job, const struct block *at, struct attn
     const struct attn_mat Q = rows_of(&run->trace->t[ATTN_Q], at);
 
     for (size_t i = 0; i < raw.rows; i++) {
-        run->rows->widen(d_k, row_at(Q, i), q);
-        run->rows->widen(T_kv, row_at(raw, i), ds);
+        run->kernel->to_double(d_k, row_at(Q, i), q);
+        run->kernel->to_double(T_kv, row_at(raw, i), ds);
         memset(dq, 0, d_k * sizeof *dq);
         for (size_t j = 0; j < T_kv; j++)
             if (ds[j] != 0.0)
                 p->score->pair(d_k, q, k + j * d_k, v_a, ds[j] * factor, dq, dk + j * d_k, dv);
         if (has(run, ATTN_DQ))
-            run->rows->narrow(d_k, dq, row_at(rows_of(&run->g[ATTN_DQ], at), i));
+            run->kernel->from_double(d_k, dq, row_at(rows_of(&run->g[ATTN_DQ], at), i));
     }
 }
 
@@ -181,10 +170,10 @@ static void widen_keys(struct pairs_job *job, size_t b, size_t kv, size_t piece)
     const size_t d_k = p->d.d_k, T_kv = p->d.T_kv;
     double *k = job->wide + piece * job->wide_count;
 
-    job->run->rows->widen(T_kv * d_k, attn_slice(&job->run->trace->t[ATTN_K], b, kv).p, k);
+    job->run->kernel->to_double(T_kv * d_k, attn_slice(&job->run->trace->t[ATTN_K], b, kv).p, k);
     memset(k + T_kv * d_k, 0, T_kv * d_k * sizeof *k);
     if (p->in[ATTN_IN_V_A].p != NULL)
-        job->run->rows->widen(d_k, p->in[ATTN_IN_V_A].p, k + 2 * T_kv * d_k + 2 * d_k);
+        job->run->kernel->to_double(d_k, p->in[ATTN_IN_V_A].p, k + 2 * T_kv * d_k + 2 * d_k);
 }
 
 static void one_kv_head(void *arg, size_t piece)
@@ -201,14 +190,14 @@ static void one_kv_head(void *arg, size_t piece)
             const size_t i1 = i0 + ATTN_ROW_BLOCK < d->T_q ? i0 + ATTN_ROW_BLOCK : d->T_q;
             const struct block at = { b, h, kv, i0, i1, piece };
 
-            if (run->exec != NULL && run->exec->stop != NULL && run->exec->stop(run->exec->ctx))
+            if (attn_grad_stopped(run))
                 return;
             values_back(run, &at);
             softmax_back(job, &at);
             scores_back(job, &at);
         }
     if (job->wide != NULL && has(run, ATTN_DK))
-        run->rows->narrow(d->T_kv * d->d_k,
+        run->kernel->from_double(d->T_kv * d->d_k,
                           job->wide + piece * job->wide_count + d->T_kv * d->d_k,
                           attn_slice(&run->g[ATTN_DK], b, kv).p);
 }
@@ -224,9 +213,9 @@ static void gather(struct pairs_job *job)
     for (size_t n = d->d_k; n < d->B * d->h_kv * d->d_k; n++)
         job->dv_a[n % d->d_k] += job->dv_a[n];
     if (has(run, ATTN_DSINK))
-        run->rows->narrow(d->h, job->dsink, run->g[ATTN_DSINK].p);
+        run->kernel->from_double(d->h, job->dsink, run->g[ATTN_DSINK].p);
     if (has(run, ATTN_DV_A))
-        run->rows->narrow(d->d_k, job->dv_a, run->g[ATTN_DV_A].p);
+        run->kernel->from_double(d->d_k, job->dv_a, run->g[ATTN_DV_A].p);
 }
 
 static size_t block_rows(const struct attn_dims *d)
@@ -281,10 +270,10 @@ bool attn_grad_pairs(struct attn_grad_run *run, struct attn_err *err)
     if (!room || job.dsink == NULL || job.dv_a == NULL)
         return attn_fail(err, ATTN_E_MEMORY, "dS", NULL, arena->size,
                          attn_grad_pairs_bytes(run->p));
-    attn_grad_pieces(run->exec, pieces, one_kv_head, &job);
+    attn_grad_pieces(run, pieces, one_kv_head, &job);
     gather(&job);
     attn_arena_release(arena, mark);
-    if (run->exec != NULL && run->exec->stop != NULL && run->exec->stop(run->exec->ctx))
+    if (attn_grad_stopped(run))
         return attn_fail(err, ATTN_E_DEADLINE, "dS", NULL, 0, 0);
     return true;
 }

@@ -19,8 +19,8 @@
 #undef NAME
 
 static const struct attn_grad_rows ROWS[] = {
-    [ATTN_F64] = { softmax_f64, softcap_f64, add_f64, widen_f64, narrow_f64 },
-    [ATTN_F32] = { softmax_f32, softcap_f32, add_f32, widen_f32, narrow_f32 },
+    [ATTN_F64] = { softmax_f64, softcap_f64, add_f64 },
+    [ATTN_F32] = { softmax_f32, softcap_f32, add_f32 },
 };
 
 const struct attn_grad_rows *attn_grad_rows_of(enum attn_dtype dtype)
@@ -29,9 +29,29 @@ const struct attn_grad_rows *attn_grad_rows_of(enum attn_dtype dtype)
     return &ROWS[dtype];
 }
 
-void attn_grad_pieces(const struct attn_exec *exec, size_t count, attn_piece_fn *fn, void *arg)
+/* Help costs some microseconds to call: not worth it below a million multiply-adds. */
+static bool worth_help(const struct attn_problem *p)
 {
-    if (exec != NULL && exec->parallel_for != NULL) {
+    const struct attn_dims *d = &p->d;
+    const double each = (double)d->d_model * (double)(d->d_k + d->d_v)
+                      + 2.0 * (double)d->T_kv * (double)(d->d_k + d->d_v);
+
+    return (double)d->B * (double)d->h * (double)d->T_q * each >= 1e6;
+}
+
+bool attn_grad_stopped(const struct attn_grad_run *run)
+{
+    const struct attn_exec *exec = run->exec;
+
+    return exec != NULL && exec->stop != NULL && exec->stop(exec->ctx);
+}
+
+void attn_grad_pieces(const struct attn_grad_run *run, size_t count, attn_piece_fn *fn,
+                      void *arg)
+{
+    const struct attn_exec *exec = run->exec;
+
+    if (count > 1 && worth_help(run->p) && exec != NULL && exec->parallel_for != NULL) {
         exec->parallel_for(exec->ctx, count, fn, arg);
         return;
     }
