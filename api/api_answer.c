@@ -1,6 +1,6 @@
 /*
- * api_answer.c - parts that several answers share: shapes, tensors, warnings, what a call lends.
- * Not here: audit, cost, notes, rows (api_answer_<part>.c), single tensors (api_write.c).
+ * api_answer.c - what several answers share: shapes, tensors, warnings, what is lent.
+ * Not here: audit, cost, notes, rows (api_answer_<part>.c), single tensors.
  * Start reading at api_put_tensors.
  */
 #include "api/api_answer.h"
@@ -11,8 +11,8 @@ static bool in_picture(enum attn_object o)
     return o == ATTN_X || o == ATTN_X_KV || ATTN_OBJECTS[o].by_default;
 }
 
-/* Shapes as answered of `objects` and of the layer's main objects, as far as this problem has
-   them: {"X":[3,4], …} in dependency order. */
+/* Shapes as answered of `objects` and of the layer's main objects, as far as this problem
+   has them: {"X":[3,4], …} in dependency order. */
 bool api_put_shapes(struct api_buffer *b, const struct attn_problem *p, uint32_t objects)
 {
     bool ok = api_put_key(b, "shapes") && api_puts(b, "{");
@@ -59,7 +59,8 @@ bool api_put_warnings(struct api_buffer *b, const struct api_request *r)
 
 bool api_fail_buffer(struct api_err *err)
 {
-    return api_fail(err, "out-of-memory", NULL, "The answer does not fit into memory now.");
+    return api_fail(err, "out-of-memory", NULL,
+                    "The answer does not fit into memory now.");
 }
 
 static void lend_threads(void *ctx, size_t count, attn_piece_fn *fn, void *arg)

@@ -1,6 +1,6 @@
 /*
- * api_answer_ablations.c - runs each ablation alone against the baseline and writes it at once.
- * Not here: what a change does (core/attn_ablate*.c).
+ * api_answer_ablations.c - runs each ablation against the baseline, writes it.
+ * Not here: what a change does (core/attn_ablate.c).
  * Start reading at api_put_ablations.
  */
 #include <math.h>
@@ -61,7 +61,8 @@ static bool put_deltas(struct api_buffer *b, const struct attn_ablation *a,
 
     for (int o = 0; o < ATTN_OBJECT_COUNT && ok; o++)
         if ((a->changed | a->unchanged) & ATTN_BIT(o))
-            ok = api_put_number_member(b, ATTN_OBJECTS[o].name, dtype, a->max_abs_delta[o]);
+            ok = api_put_number_member(b, ATTN_OBJECTS[o].name, dtype,
+                                       a->max_abs_delta[o]);
     return ok && api_puts(b, "}");
 }
 
@@ -91,7 +92,8 @@ static void subtract(struct attn_tensor *after, const struct attn_tensor *before
     const size_t count = attn_tensor_count(after);
 
     for (size_t n = 0; n < count; n++) {
-        const double d = difference(attn_tensor_get(after, n), attn_tensor_get(before, n));
+        const double d =
+            difference(attn_tensor_get(after, n), attn_tensor_get(before, n));
 
         if (after->dtype == ATTN_F64)
             ((double *)after->p)[n] = d;
@@ -102,8 +104,8 @@ static void subtract(struct attn_tensor *after, const struct attn_tensor *before
     }
 }
 
-/* The objects of `return` that a run computes, as answered for the changed layer or as difference.
-   Several names may share one tensor (present_K is K): it is subtracted once. */
+/* The objects of `return` that a run computes, as answered for the changed layer or as
+   difference.  Names may share a tensor (present_K is K): it is subtracted once. */
 static bool put_ablation_tensors(struct api_work *w, struct attn_ablation *a, bool delta)
 {
     const uint32_t objects = w->r.want & (a->changed | a->unchanged);

@@ -1,5 +1,5 @@
 /*
- * api_answer_audit.c - the audit as JSON: every check with its sentences, numbers put in.
+ * api_answer_audit.c - the audit as JSON: every check with its sentences.
  * Not here: the checks (core/attn_audit*.c).
  * Start reading at api_put_audit.
  */
@@ -12,7 +12,8 @@
 
 enum { FACT_MAX = 40, SENTENCE_MAX = 1024 };
 
-/* Whole numbers as they are, others with six digits; names of non-finite values as in tensors. */
+/* Whole numbers as they are, others with six digits; names of non-finite values as in
+ * tensors. */
 static void fact_text(char out[FACT_MAX], double x)
 {
     if (isnan(x))
@@ -25,14 +26,16 @@ static void fact_text(char out[FACT_MAX], double x)
         snprintf(out, FACT_MAX, "%.6g", x);
 }
 
-/* Copies `sentence` with each {n} replaced by fact[n]; what does not fit is an error of whoever
-   wrote the sentence, so it is cut where a reader sees it. */
-static void fill_sentence(char *out, size_t size, const char *sentence, const double *fact)
+/* Copies `sentence` with each {n} replaced by fact[n]; what does not fit is an error of
+   whoever wrote the sentence, so it is cut where a reader sees it. */
+static void fill_sentence(char *out, size_t size, const char *sentence,
+                          const double *fact)
 {
     size_t len = 0;
 
     while (*sentence && len + FACT_MAX < size) {
-        if (sentence[0] == '{' && isdigit((unsigned char)sentence[1]) && sentence[2] == '}') {
+        if (sentence[0] == '{' && isdigit((unsigned char)sentence[1]) &&
+            sentence[2] == '}') {
             char text[FACT_MAX];
 
             fact_text(text, fact[sentence[1] - '0']);
@@ -97,7 +100,8 @@ static bool put_finding(struct api_buffer *b, const struct attn_finding *f)
 
 void api_audit_off(struct attn_audit *audit)
 {
-    *audit = (struct attn_audit){.status = ATTN_NOT_APPLICABLE, .count = attn_check_count()};
+    *audit =
+        (struct attn_audit){.status = ATTN_NOT_APPLICABLE, .count = attn_check_count()};
     for (size_t n = 0; n < audit->count; n++)
         audit->finding[n] = (struct attn_finding){
             .row = attn_check_at(n),

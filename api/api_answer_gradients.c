@@ -1,5 +1,5 @@
 /*
- * api_answer_gradients.c - gradients as JSON, shaped and oriented as what they belong to was given.
+ * api_answer_gradients.c - gradients as JSON, shaped as their tensors were given.
  * Not here: the backward pass (core/attn_grad*.c).
  * Start reading at api_put_gradients.
  */
@@ -35,7 +35,8 @@ static void additive_shape(const struct attn_problem *p, struct attn_tensor *sha
     shape->dim[shape->rank++] = d->T_kv;
 }
 
-static void input_shape(const struct attn_problem *p, int input, struct attn_tensor *shape)
+static void input_shape(const struct attn_problem *p, int input,
+                        struct attn_tensor *shape)
 {
     const enum attn_axis *axis = ATTN_INPUTS[input].axis;
 
@@ -80,8 +81,8 @@ static void transpose(const struct attn_tensor *t, struct attn_tensor *to)
             memcpy(into + (c * rows + r) * bytes, from + (r * cols + c) * bytes, bytes);
 }
 
-/* The bias of pair (i, j) was added for every item and head that it was not given for: its
-   gradient is the sum over them.  t [B, h, T_q, T_kv] */
+/* The bias of pair (i, j) was added for every item and head that it was not given for:
+   its gradient is the sum over them.  t [B, h, T_q, T_kv] */
 static void sum_shared(const struct attn_problem *p, const struct attn_tensor *t,
                        struct attn_tensor *to)
 {
@@ -113,7 +114,8 @@ static bool put_gradient(struct api_work *w, enum attn_gradient g, struct api_er
 
     if (api_gradient_shape(&w->r, g, &shape)) {
         given = shape;
-        given.p = attn_arena_take(arena, attn_tensor_count(&given) * attn_dtype_bytes(t->dtype));
+        given.p = attn_arena_take(arena,
+                                  attn_tensor_count(&given) * attn_dtype_bytes(t->dtype));
         if (!given.p)
             return api_fail(err, "too-large", NULL,
                             "There is no room to write %s in the shape that was given.",
@@ -130,8 +132,8 @@ static bool put_gradient(struct api_work *w, enum attn_gradient g, struct api_er
     return ok || api_fail_buffer(err);
 }
 
-/* The worst entry's index in the gradient as it is answered; of d_additive, whose pairs were moved
-   one by one, the index of the pair in S. */
+/* The worst entry's index in the gradient as it is answered; of d_additive, whose pairs
+   were moved one by one, the index of the pair in S. */
 static bool put_worst_index(struct api_work *w, const struct attn_grad_check *check)
 {
     struct attn_tensor shape;
@@ -173,7 +175,8 @@ static bool put_check(struct api_work *w)
          api_put_text_member(b, "gradient", ATTN_GRADIENTS[check->worst].name);
     return ok && put_worst_index(w, check) &&
            api_put_double_member(b, "analytic", check->analytic) &&
-           api_put_double_member(b, "central_difference", check->numeric) && api_puts(b, "}}");
+           api_put_double_member(b, "central_difference", check->numeric) &&
+           api_puts(b, "}}");
 }
 
 bool api_put_gradients(struct api_work *w, struct api_err *err)

@@ -1,5 +1,5 @@
 /*
- * api_answer_rows.c - rows that need a word: empty ones, padded ones, entropy, packed labels.
+ * api_answer_rows.c - rows that need a word: empty, padded; entropy, labels.
  * Not here: one row taken apart (api_answer_traces.c).
  * Start reading at api_put_rows.
  */
@@ -25,7 +25,8 @@ static bool put_empty(struct api_buffer *b, const struct attn_problem *p,
     for (; left > 0 && ok; at++) {
         if (!trace->empty[at])
             continue;
-        ok = api_put_place(b, &p->form, at / (d->h * d->T_q), at / d->T_q % d->h, at % d->T_q);
+        ok = api_put_place(b, &p->form, at / (d->h * d->T_q), at / d->T_q % d->h,
+                           at % d->T_q);
         left--;
     }
     return ok && api_puts(b, "]");
@@ -92,9 +93,9 @@ static const struct attn_table *document_ids(const struct attn_mask *documents)
 }
 
 /*
- * true where the label of a slot, the token after it, belongs to the slot's own document: elsewhere
- * the loss must be masked although storage is adjacent.  The last slot's label lies outside the
- * block: its document is next_id, and without next_id it is nobody's.
+ * true where the label of a slot, the token after it, belongs to the slot's own document:
+ * elsewhere the loss must be masked although storage is adjacent.  The last slot's label
+ * lies outside the block: its document is next_id, and without next_id it is nobody's.
  */
 static bool put_labels(struct api_buffer *b, const struct api_request *r,
                        const struct attn_table *ids, size_t item)
@@ -106,7 +107,8 @@ static bool put_labels(struct api_buffer *b, const struct api_request *r,
     for (size_t j = 0; j < T && ok; j++) {
         const int64_t next = j + 1 < T ? id[j + 1] : r->next_id ? r->next_id[item] : -1;
 
-        ok = api_put_comma(b) && api_puts(b, id[j] >= 0 && next == id[j] ? "true" : "false");
+        ok = api_put_comma(b) &&
+             api_puts(b, id[j] >= 0 && next == id[j] ? "true" : "false");
     }
     return ok && api_puts(b, "]");
 }

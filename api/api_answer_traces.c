@@ -1,6 +1,6 @@
 /*
- * api_answer_traces.c - single query rows taken apart, and statistics of all scores.
- * Not here: the numbers (core/attn_rows.c or the like).
+ * api_answer_traces.c - single query rows taken apart, statistics of all scores.
+ * Not here: the numbers (core/).
  * Start reading at api_put_traces.
  */
 #include "api/api_answer.h"
@@ -19,7 +19,8 @@ static bool put_vector(struct api_buffer *b, const char *name, enum attn_dtype d
 static bool put_trace_key(struct api_buffer *b, enum attn_dtype dtype,
                           const struct attn_row_trace *t, size_t n, size_t d_v)
 {
-    return api_put_comma(b) && api_puts(b, "{") && api_put_u64_member(b, "key", t->key[n]) &&
+    return api_put_comma(b) && api_puts(b, "{") &&
+           api_put_u64_member(b, "key", t->key[n]) &&
            api_put_number_member(b, "score", dtype, t->score[n]) &&
            api_put_number_member(b, "mask", dtype, t->mask[n]) &&
            api_put_number_member(b, "weight", dtype, t->weight[n]) &&
@@ -35,10 +36,11 @@ static bool put_trace(struct api_buffer *b, const struct attn_problem *p,
                       const struct attn_row_trace *t)
 {
     const size_t d_v = p->d.d_v;
-    bool ok = api_put_comma(b) && api_puts(b, "{") && api_put_u64_member(b, "batch", t->b) &&
-              api_put_u64_member(b, "head", t->h) && api_put_u64_member(b, "query", t->i) &&
-              api_put_u64_member(b, "allowed_keys", t->count) && api_put_key(b, "keys") &&
-              api_puts(b, "[");
+    bool ok =
+        api_put_comma(b) && api_puts(b, "{") && api_put_u64_member(b, "batch", t->b) &&
+        api_put_u64_member(b, "head", t->h) && api_put_u64_member(b, "query", t->i) &&
+        api_put_u64_member(b, "allowed_keys", t->count) && api_put_key(b, "keys") &&
+        api_puts(b, "[");
 
     for (size_t n = 0; n < t->count && ok; n++)
         ok = put_trace_key(b, p->dtype, t, n, d_v);
@@ -75,8 +77,8 @@ static bool run_one(struct api_work *w, size_t n, struct api_err *err)
     struct attn_row_trace trace = {0};
     struct attn_err core = {0};
 
-    if (!attn_row_trace(&w->r.p, &w->trace, w->r.trace[n].b, w->r.trace[n].h, w->r.trace[n].i,
-                        &w->ctx->arena, &trace, &core))
+    if (!attn_row_trace(&w->r.p, &w->trace, w->r.trace[n].b, w->r.trace[n].h,
+                        w->r.trace[n].i, &w->ctx->arena, &trace, &core))
         return api_fail_core(err, &core);
     return put_trace(w->out, &w->r.p, &trace) || api_fail_buffer(err);
 }

@@ -1,5 +1,5 @@
 /*
- * api_attention.c - POST /v1/attention: read, plan, run, differentiate, audit, write.
+ * api_attention.c - POST /v1/attention: read, plan, run, audit, write.
  * Not here: the parts of the answer (api_answer_<part>.c), the mathematics (core/).
  * Start reading at api_attention.
  */
@@ -7,13 +7,15 @@
 
 #include "api/api_answer.h"
 
-/* The rows that a sampled audit looks at are drawn from this seed, which the answer states. */
+/* The rows that a sampled audit looks at are drawn from this seed, which the answer
+ * states. */
 enum { AUDIT_SEED = 1 };
 
 static bool read_request(struct api_work *w, struct api_err *err)
 {
     const double start = api_now_ms();
-    const bool ok = api_request_read(w->ctx, w->call->body, w->call->body_len, &w->r, err);
+    const bool ok =
+        api_request_read(w->ctx, w->call->body, w->call->body_len, &w->r, err);
 
     w->ms.parse = api_now_ms() - start;
     return ok;
@@ -26,12 +28,13 @@ static bool plan_work(struct api_work *w, struct api_budget *budget, struct api_
     struct attn_err core = {0};
 
     if (w->r.inject && w->r.ablations > 0)
-        return api_fail(err, "contradiction", "/ablations",
-                        "Ablations are measured against the right layer: ask for them without "
-                        "\"inject\".");
+        return api_fail(
+            err, "contradiction", "/ablations",
+            "Ablations are measured against the right layer: ask for them without "
+            "\"inject\".");
     w->swap = w->r.inject ? attn_fault_swap(w->r.inject) : NULL;
-    if (!attn_plan(&w->r.p, api_needs(&w->r), w->r.path, arena->size - arena->used, &w->plan,
-                   &core))
+    if (!attn_plan(&w->r.p, api_needs(&w->r), w->r.path, arena->size - arena->used,
+                   &w->plan, &core))
         return api_fail_core(err, &core);
     api_budget(w->ctx, &w->r, &w->plan, budget);
     return api_budget_check(budget, err);
@@ -41,8 +44,8 @@ static bool run_layer(struct api_work *w, struct api_err *err)
 {
     const double start = api_now_ms();
     struct attn_err core = {0};
-    const bool ok = attn_run(&w->r.p, &w->plan, &w->ctx->arena, &w->exec, w->swap, &w->trace,
-                             &core) &&
+    const bool ok = attn_run(&w->r.p, &w->plan, &w->ctx->arena, &w->exec, w->swap,
+                             &w->trace, &core) &&
                     attn_cost(&w->r.p, &w->exec, &w->cost, &core);
 
     w->ms.compute = api_now_ms() - start;
@@ -56,8 +59,8 @@ static bool run_gradients(struct api_work *w, struct api_err *err)
 
     if (!w->r.has_gradients)
         return true;
-    if (!attn_grad(&w->r.p, &w->trace, &w->r.gradients, &w->ctx->arena, &w->exec, &w->grads,
-                   &core))
+    if (!attn_grad(&w->r.p, &w->trace, &w->r.gradients, &w->ctx->arena, &w->exec,
+                   &w->grads, &core))
         return api_fail_core(err, &core);
     w->ms.gradients = api_now_ms() - start;
     return true;
@@ -72,9 +75,9 @@ static bool run_audit(struct api_work *w, struct api_err *err)
         api_audit_off(&w->audit);
         return true;
     }
-    if (!attn_audit_trace(&w->r.p, &w->plan, &w->trace, w->r.has_gradients ? &w->grads : NULL,
-                          w->r.audit, AUDIT_SEED, w->swap, &w->ctx->arena, &w->exec, &w->audit,
-                          &core))
+    if (!attn_audit_trace(&w->r.p, &w->plan, &w->trace,
+                          w->r.has_gradients ? &w->grads : NULL, w->r.audit, AUDIT_SEED,
+                          w->swap, &w->ctx->arena, &w->exec, &w->audit, &core))
         return api_fail_core(err, &core);
     w->ms.audit = api_now_ms() - start;
     return true;
@@ -135,7 +138,8 @@ static bool write_answer(struct api_work *w, struct api_err *err)
           put_engine(w) && api_put_shapes(b, &r->p, r->want) &&
           api_put_tensors(b, r, r->want, &w->trace) && api_put_audit(b, &w->audit)))
         return api_fail_buffer(err);
-    if (!api_put_gradients(w, err) || !api_put_ablations(w, err) || !api_put_traces(w, err))
+    if (!api_put_gradients(w, err) || !api_put_ablations(w, err) ||
+        !api_put_traces(w, err))
         return false;
     return (api_put_cost(b, &r->p, &w->cost) && api_put_rows(b, r, &w->trace) &&
             api_put_supervision(b, r) && put_convention(b, r) && api_put_warnings(b, r) &&
@@ -149,8 +153,8 @@ static bool answer(struct api_work *w, struct api_reply *reply, struct api_err *
     double start;
 
     if (!read_request(w, err) || !plan_work(w, &budget, err) || !run_layer(w, err) ||
-        !api_budget_check_rows(&budget, w->trace.empty_count, err) || !run_gradients(w, err) ||
-        !run_audit(w, err))
+        !api_budget_check_rows(&budget, w->trace.empty_count, err) ||
+        !run_gradients(w, err) || !run_audit(w, err))
         return false;
     start = api_now_ms();
     if (!write_answer(w, err))
@@ -161,7 +165,8 @@ static bool answer(struct api_work *w, struct api_reply *reply, struct api_err *
     return true;
 }
 
-void api_attention(struct api_ctx *ctx, const struct api_call *call, struct api_reply *reply)
+void api_attention(struct api_ctx *ctx, const struct api_call *call,
+                   struct api_reply *reply)
 {
     struct api_work w = {.ctx = ctx, .call = call, .out = reply->out};
     struct api_err err = {0};

@@ -1,5 +1,5 @@
 /*
- * api_budget.c - what a request will take, from its sizes alone: memory and answer bytes.
+ * api_budget.c - what a request will take, from its sizes: memory and answer.
  * Not here: the plan of one run (core/attn_plan.c).
  * Start reading at api_budget.
  */
@@ -31,8 +31,9 @@ uint32_t api_needs(const struct api_request *r)
     if (r->has_gradients)
         needs |= attn_grad_needs(&r->p, &r->gradients);
     if (r->traces > 0)
-        needs |= ATTN_BIT(ATTN_Q) | ATTN_BIT(ATTN_K) | ATTN_BIT(ATTN_V) | ATTN_BIT(ATTN_S) |
-                 ATTN_BIT(ATTN_M) | ATTN_BIT(ATTN_ALLOWED) | ATTN_BIT(ATTN_A);
+        needs |= ATTN_BIT(ATTN_Q) | ATTN_BIT(ATTN_K) | ATTN_BIT(ATTN_V) |
+                 ATTN_BIT(ATTN_S) | ATTN_BIT(ATTN_M) | ATTN_BIT(ATTN_ALLOWED) |
+                 ATTN_BIT(ATTN_A);
     return needs;
 }
 
@@ -62,11 +63,12 @@ static size_t ablation_memory(const struct api_request *r, const struct attn_pla
 static size_t row_trace_memory(const struct api_request *r)
 {
     enum { ARRAYS = 10 };
-    const size_t row = multiply(r->p.d.T_kv, add(5 * sizeof(double),
-                                                 multiply(4 * sizeof(double), r->p.d.d_v)));
+    const size_t row = multiply(
+        r->p.d.T_kv, add(5 * sizeof(double), multiply(4 * sizeof(double), r->p.d.d_v)));
 
-    return r->traces == 0 ? 0 : add(add(row, r->p.d.d_v * sizeof(double)),
-                                    ARRAYS * ATTN_ALIGN);
+    return r->traces == 0
+               ? 0
+               : add(add(row, r->p.d.d_v * sizeof(double)), ARRAYS * ATTN_ALIGN);
 }
 
 /* Room for one gradient in the shape in which its tensor was given. */
@@ -91,24 +93,26 @@ static void count_memory(const struct api_ctx *ctx, const struct api_request *r,
 
     budget->inputs = ctx->arena.used;
     budget->trace = plan->trace_bytes;
-    budget->audit = r->audit == ATTN_AUDIT_OFF ? 0 : attn_audit_bytes(&r->p, plan, r->audit);
+    budget->audit =
+        r->audit == ATTN_AUDIT_OFF ? 0 : attn_audit_bytes(&r->p, plan, r->audit);
     budget->gradients = r->has_gradients ? attn_grad_bytes(&r->p, &r->gradients) : 0;
     budget->ablations = ablation_memory(r, plan);
     budget->row_traces = row_trace_memory(r);
     /* One after the other, each giving its scratch back. */
     scratch = larger(larger(budget->audit, budget->ablations),
                      larger(budget->row_traces, given_memory(r)));
-    budget->total = add(add(budget->inputs, budget->trace), add(budget->gradients, scratch));
+    budget->total =
+        add(add(budget->inputs, budget->trace), add(budget->gradients, scratch));
     budget->limit = ctx->arena.size;
 }
 
 /* ---- answer ---- */
 
 enum {
-    NUMBER_BYTES = 28,                 /* a number and its comma                         */
-    FRAME_BYTES = 48 << 10,            /* audit sentences, cost, notes, names            */
-    ABLATION_BYTES = 8 << 10,          /* names, deltas and claims of one                */
-    PLACE_BYTES = 72                   /* {"batch":…,"head":…,"query":…}                 */
+    NUMBER_BYTES = 28,        /* a number and its comma                         */
+    FRAME_BYTES = 48 << 10,   /* audit sentences, cost, notes, names            */
+    ABLATION_BYTES = 8 << 10, /* names, deltas and claims of one                */
+    PLACE_BYTES = 72          /* {"batch":…,"head":…,"query":…}                 */
 };
 
 static size_t tensors_text(const struct api_request *r)
@@ -180,8 +184,8 @@ void api_budget(const struct api_ctx *ctx, const struct api_request *r,
 static bool refuse(struct api_err *err, const char *what, size_t limit, size_t bytes)
 {
     return api_fail_numbers(err, "too-large", NULL, what, limit, bytes,
-                            "The %s may take %zu bytes, this request needs up to %zu.", what,
-                            limit, bytes);
+                            "The %s may take %zu bytes, this request needs up to %zu.",
+                            what, limit, bytes);
 }
 
 bool api_budget_check(const struct api_budget *budget, struct api_err *err)
@@ -198,5 +202,6 @@ bool api_budget_check_rows(const struct api_budget *budget, size_t empty_rows,
 {
     const size_t bytes = add(budget->answer, multiply(empty_rows, PLACE_BYTES));
 
-    return bytes <= budget->answer_limit || refuse(err, "answer", budget->answer_limit, bytes);
+    return bytes <= budget->answer_limit ||
+           refuse(err, "answer", budget->answer_limit, bytes);
 }

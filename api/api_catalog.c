@@ -1,5 +1,5 @@
 /*
- * api_catalog.c - GET /v1/catalog: what this service knows, read from the tables it runs on.
+ * api_catalog.c - GET /v1/catalog: what this service knows, from its tables.
  * Not here: the tables (core/), the limits' values (server/).
  * Start reading at the table PARTS.
  */
@@ -45,9 +45,10 @@ static bool put_objects(struct api_buffer *b, const struct api_limits *limits)
     for (size_t o = 0; o < ATTN_OBJECT_COUNT && ok; o++) {
         const struct attn_object_row *row = &ATTN_OBJECTS[o];
 
-        ok = api_put_comma(b) && api_puts(b, "{") && api_put_text_member(b, "name", row->name) &&
-             api_put_key(b, "shape") && put_axes(b, row->axis, ATTN_RANK_MAX + 1) &&
-             api_put_key(b, "depends_on") && put_depends_on(b, row->depends_on) &&
+        ok = api_put_comma(b) && api_puts(b, "{") &&
+             api_put_text_member(b, "name", row->name) && api_put_key(b, "shape") &&
+             put_axes(b, row->axis, ATTN_RANK_MAX + 1) && api_put_key(b, "depends_on") &&
+             put_depends_on(b, row->depends_on) &&
              api_put_text_member(b, "formula", row->formula) &&
              api_put_bool_member(b, "returnable", row->returnable) &&
              api_put_bool_member(b, "by_default", row->by_default) &&
@@ -79,7 +80,8 @@ static bool put_gradients(struct api_buffer *b, const struct api_limits *limits)
         const char *like = row->like_object >= 0 ? ATTN_OBJECTS[row->like_object].name
                                                  : ATTN_INPUTS[row->like_input].name;
 
-        ok = api_put_comma(b) && api_puts(b, "{") && api_put_text_member(b, "name", row->name) &&
+        ok = api_put_comma(b) && api_puts(b, "{") &&
+             api_put_text_member(b, "name", row->name) &&
              api_put_text_member(b, "shaped_like", like) &&
              api_put_text_member(b, "formula", row->formula) && api_puts(b, "}");
     }
@@ -94,10 +96,12 @@ static const char *const PARAM_KINDS[ATTN_PARAM_KIND_COUNT] = {
     [ATTN_PARAM_EXTENT] = "whole number from -1; -1 = open",
     [ATTN_PARAM_LENGTHS] = "whole numbers (B), each from 0 to T_kv",
     [ATTN_PARAM_VALID] = "booleans (B,T_kv), true = a real token",
-    [ATTN_PARAM_IDS] = "whole numbers (B,T_kv), -1 = no document; rank 1 for one sequence",
+    [ATTN_PARAM_IDS] =
+        "whole numbers (B,T_kv), -1 = no document; rank 1 for one sequence",
     [ATTN_PARAM_SEGMENTS] = "lengths of the documents of each item, in order",
     [ATTN_PARAM_CU_SEQLENS] = "cumulated lengths from 0 to T_kv",
-    [ATTN_PARAM_NEXT_ID] = "whole numbers (B): document of the token just outside the block",
+    [ATTN_PARAM_NEXT_ID] =
+        "whole numbers (B): document of the token just outside the block",
     [ATTN_PARAM_PAIRS] = "booleans (T_q,T_kv), (B,T_q,T_kv) or (B,h,T_q,T_kv)",
 };
 
@@ -131,10 +135,12 @@ static bool put_masks(struct api_buffer *b, const struct api_limits *limits)
     for (size_t n = 0; n < attn_mask_count() && ok; n++) {
         const struct attn_mask_row *row = attn_mask_at(n);
 
-        ok = api_put_comma(b) && api_puts(b, "{") && api_put_text_member(b, "name", row->name) &&
+        ok = api_put_comma(b) && api_puts(b, "{") &&
+             api_put_text_member(b, "name", row->name) &&
              api_put_text_member(b, "rule", row->rule) &&
              api_put_text_member(b, "given_as", FORMS[row->form]) &&
-             api_put_key(b, "parameters") && put_mask_parameters(b, row) && api_puts(b, "}");
+             api_put_key(b, "parameters") && put_mask_parameters(b, row) &&
+             api_puts(b, "}");
     }
     return ok && api_puts(b, "]");
 }
@@ -147,7 +153,8 @@ static bool put_scores(struct api_buffer *b, const struct api_limits *limits)
     for (size_t n = 0; n < attn_score_count() && ok; n++) {
         const struct attn_score_row *row = attn_score_at(n);
 
-        ok = api_put_comma(b) && api_puts(b, "{") && api_put_text_member(b, "name", row->name) &&
+        ok = api_put_comma(b) && api_puts(b, "{") &&
+             api_put_text_member(b, "name", row->name) &&
              api_put_text_member(b, "formula", row->formula) &&
              api_put_text_member(b, "default_scale",
                                  row->scaled_by_default ? "1/sqrt(d_k)" : "1") &&
@@ -164,7 +171,8 @@ static bool put_positions(struct api_buffer *b, const struct api_limits *limits)
     for (size_t n = 0; n < attn_position_count() && ok; n++) {
         const struct attn_position_row *row = attn_position_at(n);
 
-        ok = api_put_comma(b) && api_puts(b, "{") && api_put_text_member(b, "name", row->name) &&
+        ok = api_put_comma(b) && api_puts(b, "{") &&
+             api_put_text_member(b, "name", row->name) &&
              api_put_text_member(b, "formula", row->formula) &&
              api_put_text_member(b, "acts_on", row->acts_on) && api_puts(b, "}");
     }
@@ -212,7 +220,8 @@ static bool put_faults(struct api_buffer *b, const struct api_limits *limits)
 
 static bool put_target(struct api_buffer *b, const struct attn_edit_target_row *row)
 {
-    bool ok = api_put_comma(b) && api_puts(b, "{") && api_put_text_member(b, "name", row->name) &&
+    bool ok = api_put_comma(b) && api_puts(b, "{") &&
+              api_put_text_member(b, "name", row->name) &&
               api_put_text_member(b, "says", row->says) && api_put_key(b, "changes") &&
               api_puts(b, "[");
 
@@ -230,13 +239,17 @@ static bool put_target(struct api_buffer *b, const struct attn_edit_target_row *
 
 static bool put_change(struct api_buffer *b, const struct attn_edit_change_row *row)
 {
-    const struct { const char *name; bool needed; } parameter[] = {
+    const struct {
+        const char *name;
+        bool needed;
+    } parameter[] = {
         {"by", row->needs_by},
         {"seed", row->needs_seed},
         {"std", row->needs_std},
         {"with", row->needs_with},
     };
-    bool ok = api_put_comma(b) && api_puts(b, "{") && api_put_text_member(b, "name", row->name) &&
+    bool ok = api_put_comma(b) && api_puts(b, "{") &&
+              api_put_text_member(b, "name", row->name) &&
               api_put_text_member(b, "says", row->says) && api_put_key(b, "parameters") &&
               api_puts(b, "[");
 
@@ -272,7 +285,8 @@ static bool put_conventions(struct api_buffer *b, const struct api_limits *limit
     for (size_t n = 0; n < attn_convention_count() && ok; n++) {
         const struct attn_convention_row *row = attn_convention_at(n);
 
-        ok = api_put_comma(b) && api_puts(b, "{") && api_put_text_member(b, "name", row->name) &&
+        ok = api_put_comma(b) && api_puts(b, "{") &&
+             api_put_text_member(b, "name", row->name) &&
              api_put_text_member(b, "mask_true_means", row->mask_true_means) &&
              api_put_text_member(b, "alignment", ALIGNMENTS[row->alignment]) &&
              api_put_text_member(b, "empty_rows", ATTN_EMPTY_NAMES[row->empty_rows]) &&
@@ -288,7 +302,11 @@ static bool put_conventions(struct api_buffer *b, const struct api_limits *limit
 
 static bool put_limits(struct api_buffer *b, const struct api_limits *limits)
 {
-    const struct { const char *name; uint64_t value; const char *unit; } row[] = {
+    const struct {
+        const char *name;
+        uint64_t value;
+        const char *unit;
+    } row[] = {
         {"body_max_bytes", limits->body_max_bytes, "bytes"},
         {"memory_max_bytes", limits->memory_max_bytes, "bytes"},
         {"answer_max_bytes", limits->answer_max_bytes, "bytes"},
@@ -342,14 +360,14 @@ static const struct {
     const char *name;
     part_fn *put;
 } PARTS[] = {
-    {"version", put_version},         {"objects", put_objects},
-    {"tensors", put_tensors},         {"gradients", put_gradients},
-    {"masks", put_masks},             {"scores", put_scores},
-    {"positions", put_positions},     {"empty_rows", put_empty_rows},
-    {"checks", put_checks},           {"faults", put_faults},
-    {"ablations", put_ablations},     {"conventions", put_conventions},
-    {"inits", put_inits},             {"encodings", put_encodings},
-    {"paths", put_paths},             {"limits", put_limits},
+    {"version", put_version},     {"objects", put_objects},
+    {"tensors", put_tensors},     {"gradients", put_gradients},
+    {"masks", put_masks},         {"scores", put_scores},
+    {"positions", put_positions}, {"empty_rows", put_empty_rows},
+    {"checks", put_checks},       {"faults", put_faults},
+    {"ablations", put_ablations}, {"conventions", put_conventions},
+    {"inits", put_inits},         {"encodings", put_encodings},
+    {"paths", put_paths},         {"limits", put_limits},
 };
 
 static bool put_catalog(struct api_buffer *b, const struct api_limits *limits)
@@ -361,7 +379,8 @@ static bool put_catalog(struct api_buffer *b, const struct api_limits *limits)
     return ok && api_puts(b, "}");
 }
 
-void api_catalog(struct api_ctx *ctx, const struct api_call *call, struct api_reply *reply)
+void api_catalog(struct api_ctx *ctx, const struct api_call *call,
+                 struct api_reply *reply)
 {
     struct api_err err = {0};
 

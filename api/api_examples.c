@@ -1,19 +1,20 @@
 /*
- * api_examples.c - GET /v1/examples and /v1/examples/{name}: the files of examples/, byte for byte.
+ * api_examples.c - GET /v1/examples and /v1/examples/{name}: files of examples/.
  * Not here: the files; how they are embedded (scripts/assets.sh).
- * Start reading at the table EXAMPLE_TITLES.
+ * Start reading at the table API_EXAMPLE_TITLES.
  */
 #include <string.h>
 
 #include "api/api_answer.h"
 
-/* One row a file of examples/, without its ".json"; a test proves that table and folder agree. */
+/* One row a file of examples/, without its ".json"; a test proves that table and folder
+ * agree. */
 /* clang-format off */
 const struct api_example_row API_EXAMPLE_TITLES[] = {
     { "additive-score", "Additive scores",
       "Bahdanau's v_a tanh(q + k) on a worked 2 x 2 example: no scale by default." },
     { "causal-trace", "Four tokens, causal, two rows taken apart",
-      "Every key that rows 0 and 3 read: score, weight, value, contribution, derivative." },
+      "Each key that rows 0 and 3 read: score, weight, value, contribution." },
     { "cross-attention", "Cross-attention",
       "Three queries read five keys of another sequence with another width." },
     { "decode-with-cache", "One new token with cached keys and values",
@@ -21,7 +22,7 @@ const struct api_example_row API_EXAMPLE_TITLES[] = {
     { "gradients", "Gradients, checked",
       "Every gradient of Y, compared with central differences in float64." },
     { "grouped-query", "Grouped-query heads with RoPE",
-      "Four query heads share two key/value heads; the head axis shows because heads is stated." },
+      "Four query heads share two key/value heads; float32, rotary positions." },
     { "inject-fault", "A layer with a known fault",
       "The scale is left out; the audit names S as the first wrong object." },
     { "ln3", "The ln 3 example",
@@ -29,7 +30,7 @@ const struct api_example_row API_EXAMPLE_TITLES[] = {
     { "packed-documents", "Three packed documents",
       "A query reads its own document only; supervision says which labels count." },
     { "padded-batch", "A padded batch",
-      "Two sequences of length 5 and 3: padded keys are forbidden, padded rows are listed." },
+      "Lengths 5 and 3: padded keys are forbidden, padded rows are listed." },
     { "projection-ablation", "What each projection does",
       "W_Q, W_K, W_V and W_O set to zero in turn, with what must not move." },
     { "sink", "An attention sink",
@@ -61,7 +62,8 @@ static bool put_list(struct api_buffer *b)
     return ok && api_puts(b, "]}");
 }
 
-void api_examples(struct api_ctx *ctx, const struct api_call *call, struct api_reply *reply)
+void api_examples(struct api_ctx *ctx, const struct api_call *call,
+                  struct api_reply *reply)
 {
     struct api_err err = {0};
 
@@ -78,7 +80,8 @@ void api_examples(struct api_ctx *ctx, const struct api_call *call, struct api_r
     api_reply_error(reply, call->request_id, &err);
 }
 
-void api_example(struct api_ctx *ctx, const struct api_call *call, struct api_reply *reply)
+void api_example(struct api_ctx *ctx, const struct api_call *call,
+                 struct api_reply *reply)
 {
     const struct api_asset *asset = find(call->tail);
 
@@ -86,8 +89,8 @@ void api_example(struct api_ctx *ctx, const struct api_call *call, struct api_re
     reply->out->len = 0;
     if (!asset) {
         api_problem(reply, call->request_id, API_P_NOT_FOUND,
-                    "There is no example of this name; GET /v1/examples lists them.", false, 0,
-                    0);
+                    "There is no example of this name; GET /v1/examples lists them.",
+                    false, 0, 0);
         return;
     }
     reply->status = 200;

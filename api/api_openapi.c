@@ -1,11 +1,12 @@
 /*
- * api_openapi.c - GET /openapi.yaml: the contract, as embedded when the program was built.
+ * api_openapi.c - GET /openapi.yaml: the contract, as embedded by the build.
  * Not here: the embedding (scripts/assets.sh).
  * Start reading at api_openapi_yaml.
  */
 #include "api/api_private.h"
 
-void api_openapi_yaml(struct api_ctx *ctx, const struct api_call *call, struct api_reply *reply)
+void api_openapi_yaml(struct api_ctx *ctx, const struct api_call *call,
+                      struct api_reply *reply)
 {
     (void)ctx, (void)call;
     reply->out->len = 0;

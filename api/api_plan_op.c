@@ -1,5 +1,5 @@
 /*
- * api_plan_op.c - POST /v1/plan: shapes, cost and memory from sizes and masks, no tensors.
+ * api_plan_op.c - POST /v1/plan: shapes, cost and memory, without tensors.
  * Not here: the bounds themselves (api_budget.c, core/attn_plan.c).
  * Start reading at api_plan.
  */
@@ -43,7 +43,8 @@ static bool write_answer(const struct api_work *w, const struct api_budget *budg
     struct api_buffer *b = w->out;
     const struct api_request *r = &w->r;
 
-    return api_puts(b, "{") && api_put_text_member(b, "request_id", w->call->request_id) &&
+    return api_puts(b, "{") &&
+           api_put_text_member(b, "request_id", w->call->request_id) &&
            api_put_text_member(b, "dtype", attn_dtype_name(r->p.dtype)) &&
            api_put_text_member(b, "path", ATTN_PATH_NAMES[w->plan.path]) &&
            api_put_shapes(b, &r->p, r->want) && api_put_cost(b, &r->p, &w->cost) &&

@@ -1,6 +1,6 @@
 /*
- * api_write.c - tensors and members of answers, written straight into the growing buffer.
- * Not here: how one number is written (api_number.cc), what an answer holds (api_answer*.c).
+ * api_write.c - tensors and members of answers, straight into the buffer.
+ * Not here: how one number is written (api_number.cc), what an answer holds.
  * Start reading at api_put_tensor.
  */
 #include <assert.h>
@@ -8,7 +8,8 @@
 
 #include "api/api_answer.h"
 
-_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "base64 tensors are little-endian");
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+               "base64 tensors are little-endian");
 
 const char *const API_ENCODING_NAMES[API_ENC_COUNT] = {
     [API_ENC_NESTED] = "nested",
@@ -18,7 +19,7 @@ const char *const API_ENCODING_NAMES[API_ENC_COUNT] = {
 
 /* ---- runs of numbers ---- */
 
-enum { RUN = 1024 };                   /* numbers for which room is made at once */
+enum { RUN = 1024 }; /* numbers for which room is made at once */
 
 static char *run_f64(char *out, const void *p, size_t count)
 {
@@ -61,17 +62,18 @@ static char *run_bool(char *out, const void *p, size_t count)
 }
 
 static const struct run_row {
-    size_t bytes;                      /* of one number in memory                */
-    size_t text_max;                   /* longest text of one number, its comma  */
+    size_t bytes;    /* of one number in memory                */
+    size_t text_max; /* longest text of one number, its comma  */
     char *(*put)(char *out, const void *p, size_t count);
 } RUNS[ATTN_DTYPE_COUNT] = {
-    [ATTN_F64] = {sizeof(double), 25, run_f64},    /* -1.7976931348623157e+308, */
-    [ATTN_F32] = {sizeof(float), 16, run_f32},     /* -3.4028235e+38, with room */
-    [ATTN_BOOL] = {sizeof(uint8_t), 6, run_bool},  /* false,                    */
+    [ATTN_F64] = {sizeof(double), 25, run_f64},   /* -1.7976931348623157e+308, */
+    [ATTN_F32] = {sizeof(float), 16, run_f32},    /* -3.4028235e+38, with room */
+    [ATTN_BOOL] = {sizeof(uint8_t), 6, run_bool}, /* false,                    */
 };
 
 /* Numbers with commas between them; the number writer may touch API_NUMBER_MAX bytes. */
-static bool put_run(struct api_buffer *b, enum attn_dtype dtype, const char *p, size_t count)
+static bool put_run(struct api_buffer *b, enum attn_dtype dtype, const char *p,
+                    size_t count)
 {
     const struct run_row *row = &RUNS[dtype];
 
@@ -95,7 +97,8 @@ static bool put_nested(struct api_buffer *b, enum attn_dtype dtype, const char *
 {
     if (rank <= 1) {
         const size_t count = rank == 0 ? 1 : dim[0];
-        const bool ok = (rank == 0 || api_put(b, "[", 1)) && put_run(b, dtype, *at, count) &&
+        const bool ok = (rank == 0 || api_put(b, "[", 1)) &&
+                        put_run(b, dtype, *at, count) &&
                         (rank == 0 || api_put(b, "]", 1));
 
         *at += count * RUNS[dtype].bytes;
@@ -110,7 +113,8 @@ static bool put_nested(struct api_buffer *b, enum attn_dtype dtype, const char *
     return api_put(b, "]", 1);
 }
 
-static const char BASE64[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+static const char BASE64[] =
+    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
 static size_t base64_len(size_t bytes)
 {
@@ -189,7 +193,8 @@ static size_t saturating_multiply(size_t a, size_t b)
     return __builtin_mul_overflow(a, b, &product) ? SIZE_MAX : product;
 }
 
-/* Upper bound of the bytes that api_put_tensor writes; SIZE_MAX when it cannot be counted. */
+/* Upper bound of the bytes that api_put_tensor writes; SIZE_MAX when it cannot be
+ * counted. */
 size_t api_tensor_bytes(const struct attn_tensor *shape, enum api_encoding encoding)
 {
     enum { ENVELOPE = 64, DIM_DIGITS = 21 };

@@ -1,5 +1,5 @@
 /*
- * test_api_answer_ablations.c - one entry an ablation: as asked, what moved, claims, tensors.
+ * test_api_answer_ablations.c - one entry an ablation: what moved, claims, tensors.
  * Not here: what each change does (tests/core/).
  * Start reading at the first test.
  */
@@ -12,12 +12,13 @@ static struct asked ask_ablations(const char *ablations)
 {
     char body[2048];
 
-    snprintf(body, sizeof body,
-             "{\"inputs\":{\"X\":[[1,0,1],[0,1,0.5],[1,1,0]]},"
-             "\"weights\":{\"W_Q\":[[1,0],[0,1],[1,0.5]],\"W_K\":[[0,1],[1,0],[0.5,1]],"
-             "\"W_V\":[[1,2],[3,4],[-1,0.5]],\"W_O\":[[1,0,1],[0,1,0.5]]},"
-             "\"masks\":{\"causal\":true},\"return\":[\"M\",\"A\",\"Y\"],\"ablations\":%s}",
-             ablations);
+    snprintf(
+        body, sizeof body,
+        "{\"inputs\":{\"X\":[[1,0,1],[0,1,0.5],[1,1,0]]},"
+        "\"weights\":{\"W_Q\":[[1,0],[0,1],[1,0.5]],\"W_K\":[[0,1],[1,0],[0.5,1]],"
+        "\"W_V\":[[1,2],[3,4],[-1,0.5]],\"W_O\":[[1,0,1],[0,1,0.5]]},"
+        "\"masks\":{\"causal\":true},\"return\":[\"M\",\"A\",\"Y\"],\"ablations\":%s}",
+        ablations);
     return ask(api_attention, body);
 }
 
@@ -26,9 +27,9 @@ static bool names(const struct asked *a, const char *path, const char *name)
     const json_t *found;
     size_t n;
 
-    json_array_foreach(ask_at(a->json, path), n, found)
-        if (strcmp(json_string_value(found), name) == 0)
-            return true;
+    json_array_foreach(ask_at(a->json, path), n,
+                       found) if (strcmp(json_string_value(found), name) ==
+                                  0) return true;
     return false;
 }
 
@@ -77,8 +78,9 @@ Test(api_answer_ablations, differences_add_up_to_the_changed_layer)
 
 Test(api_answer_ablations, several_changes_are_one_entry)
 {
-    struct asked a = ask_ablations("[[{\"target\":\"masks.causal\",\"change\":\"remove\"},"
-                                   "{\"target\":\"W_O\",\"change\":\"zero\"}]]");
+    struct asked a =
+        ask_ablations("[[{\"target\":\"masks.causal\",\"change\":\"remove\"},"
+                      "{\"target\":\"W_O\",\"change\":\"zero\"}]]");
 
     cr_assert_eq(a.status, 200, "%s", ask_text(a.json, "detail"));
     cr_expect_eq(json_array_size(ask_at(a.json, "ablations")), 1);

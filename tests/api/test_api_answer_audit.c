@@ -1,5 +1,5 @@
 /*
- * test_api_answer_audit.c - the audit's sentences, places and statuses as JSON.
+ * test_api_answer_audit.c - the audit's sentences, places and statuses.
  * Not here: whether a check is right (tests/core/).
  * Start reading at the first test.
  */
@@ -20,8 +20,8 @@ static const char *sentence(const char *text, const double *fact)
 
 Test(api_answer_audit, facts_stand_where_their_number_says)
 {
-    const double fact[ATTN_FACTS_MAX] = {3, 0.25, 1e-9, -0.0, 1e14, NAN, INFINITY, -INFINITY,
-                                         -2, 1234567.25};
+    const double fact[ATTN_FACTS_MAX] = {3,   0.25,     1e-9,      -0.0, 1e14,
+                                         NAN, INFINITY, -INFINITY, -2,   1234567.25};
 
     cr_expect_str_eq(sentence("{0} of {1}", fact), "\"3 of 0.25\"");
     cr_expect_str_eq(sentence("{2}|{3}|{4}", fact), "\"1e-09|0|100000000000000\"");
@@ -64,9 +64,13 @@ Test(api_answer_audit, off_lists_every_check)
 
 Test(api_answer_audit, the_place_is_named_as_the_axes_are)
 {
-    static const struct { enum attn_object object; const char *row, *column; } CASES[] = {
-        {ATTN_S, "query", "key"}, {ATTN_Q, "query", "feature"}, {ATTN_K, "key", "feature"},
-        {ATTN_V, "key", "feature"}, {ATTN_Y, "query", "feature"}, {ATTN_M, "query", "key"},
+    static const struct {
+        enum attn_object object;
+        const char *row, *column;
+    } CASES[] = {
+        {ATTN_S, "query", "key"},     {ATTN_Q, "query", "feature"},
+        {ATTN_K, "key", "feature"},   {ATTN_V, "key", "feature"},
+        {ATTN_Y, "query", "feature"}, {ATTN_M, "query", "key"},
     };
 
     for (size_t n = 0; n < API_COUNT(CASES); n++) {
@@ -74,14 +78,18 @@ Test(api_answer_audit, the_place_is_named_as_the_axes_are)
         json_t *json;
         char path[64];
 
-        audit.finding[0] = (struct attn_finding){
-            .row = attn_check_at(0), .status = ATTN_FAIL, .object = CASES[n].object,
-            .gradient = -1, .has_place = true, .at = {1, SIZE_MAX, 2, 3}};
+        audit.finding[0] = (struct attn_finding){.row = attn_check_at(0),
+                                                 .status = ATTN_FAIL,
+                                                 .object = CASES[n].object,
+                                                 .gradient = -1,
+                                                 .has_place = true,
+                                                 .at = {1, SIZE_MAX, 2, 3}};
         json = written(&audit);
         cr_expect_eq(ask_number(json, "audit.checks.0.at.batch"), 1);
         cr_expect_null(ask_at(json, "audit.checks.0.at.head"));
         snprintf(path, sizeof path, "audit.checks.0.at.%s", CASES[n].row);
-        cr_expect_eq(ask_number(json, path), 2, "row of %s", ATTN_OBJECTS[CASES[n].object].name);
+        cr_expect_eq(ask_number(json, path), 2, "row of %s",
+                     ATTN_OBJECTS[CASES[n].object].name);
         snprintf(path, sizeof path, "audit.checks.0.at.%s", CASES[n].column);
         cr_expect_eq(ask_number(json, path), 3, "column of %s",
                      ATTN_OBJECTS[CASES[n].object].name);

@@ -1,6 +1,6 @@
 /*
- * test_api_answer_gradients.c - gradients in the shape and orientation in which things were given.
- * Not here: whether the numbers are right beyond one worked case (tests/http/, tests/core/).
+ * test_api_answer_gradients.c - gradients in the shape in which things are given.
+ * Not here: whether the numbers are right (tests/http/, tests/core/).
  * Start reading at the first test.
  */
 #include <criterion/criterion.h>
@@ -28,7 +28,8 @@ Test(api_answer_gradients, the_ln_3_example)
     asked_free(&a);
 }
 
-/* The same layer with weights given both ways round: gradients are each other's transpose. */
+/* The same layer with weights given both ways round: gradients are each other's
+ * transpose. */
 Test(api_answer_gradients, torch_linear_gradients_are_out_in)
 {
     struct asked a = ask(
@@ -38,7 +39,8 @@ Test(api_answer_gradients, torch_linear_gradients_are_out_in)
         "\"score\":{\"scale\":0.01},\"gradients\":{\"cotangent\":[[1,0,2],[0,1,1]]}}");
     struct asked b = ask(
         api_attention,
-        "{\"inputs\":{\"X\":[[1,2,3],[4,5,7]]},\"weights\":{\"convention\":\"torch_linear\","
+        "{\"inputs\":{\"X\":[[1,2,3],[4,5,7]]},\"weights\":{\"convention\":\"torch_"
+        "linear\","
         "\"W_Q\":[[1,2,0],[0,1,3]],\"W_K\":[[0,1,2],[1,1,0]],\"W_V\":[[1,0,2]],"
         "\"W_O\":[[1],[2],[4]]},"
         "\"score\":{\"scale\":0.01},\"gradients\":{\"cotangent\":[[1,0,2],[0,1,1]]}}");
@@ -66,16 +68,21 @@ Test(api_answer_gradients, torch_linear_gradients_are_out_in)
 Test(api_answer_gradients, axes_are_those_of_the_answer)
 {
     struct asked a = ask(
-        api_attention,
-        "{\"shapes\":{\"B\":2,\"T\":3,\"d_model\":5,\"d_k\":4,\"d_v\":6,\"heads\":2,\"kv_heads\":1},"
-        "\"inputs\":{\"X\":{\"init\":\"normal\",\"seed\":1}},\"weights\":{"
-        "\"W_Q\":{\"init\":\"normal\",\"seed\":1},\"W_K\":{\"init\":\"normal\",\"seed\":2},"
-        "\"W_V\":{\"init\":\"normal\",\"seed\":3},\"W_O\":{\"init\":\"normal\",\"seed\":4},"
-        "\"b_O\":[1,2,3,4,5]},\"encoding\":\"flat\",\"gradients\":{}}");
-    static const struct { const char *name; double dim[4]; } WANT[] = {
-        {"dS", {2, 2, 3, 3}}, {"dQ", {2, 2, 3, 4}}, {"dK", {2, 1, 3, 4}}, {"dV", {2, 1, 3, 6}},
-        {"dH", {2, 3, 12}},   {"dX", {2, 3, 5}},    {"dW_K", {5, 4}},     {"dW_O", {12, 5}},
-        {"db_O", {5}},
+        api_attention, "{\"shapes\":{\"B\":2,\"T\":3,\"d_model\":5,\"d_k\":4,\"d_v\":6,"
+                       "\"heads\":2,\"kv_heads\":1},"
+                       "\"inputs\":{\"X\":{\"init\":\"normal\",\"seed\":1}},\"weights\":{"
+                       "\"W_Q\":{\"init\":\"normal\",\"seed\":1},\"W_K\":{\"init\":"
+                       "\"normal\",\"seed\":2},"
+                       "\"W_V\":{\"init\":\"normal\",\"seed\":3},\"W_O\":{\"init\":"
+                       "\"normal\",\"seed\":4},"
+                       "\"b_O\":[1,2,3,4,5]},\"encoding\":\"flat\",\"gradients\":{}}");
+    static const struct {
+        const char *name;
+        double dim[4];
+    } WANT[] = {
+        {"dS", {2, 2, 3, 3}}, {"dQ", {2, 2, 3, 4}}, {"dK", {2, 1, 3, 4}},
+        {"dV", {2, 1, 3, 6}}, {"dH", {2, 3, 12}},   {"dX", {2, 3, 5}},
+        {"dW_K", {5, 4}},     {"dW_O", {12, 5}},    {"db_O", {5}},
     };
 
     cr_assert_eq(a.status, 200, "%s", ask_text(a.json, "detail"));
@@ -87,13 +94,15 @@ Test(api_answer_gradients, axes_are_those_of_the_answer)
             if (WANT[n].dim[d] > 0)
                 cr_expect_eq(ask_number(a.json, path), WANT[n].dim[d], "%s", path);
             else
-                cr_expect_null(ask_at(a.json, path), "%s has too many axes", WANT[n].name);
+                cr_expect_null(ask_at(a.json, path), "%s has too many axes",
+                               WANT[n].name);
         }
     cr_expect_null(ask_at(a.json, "gradients.check"));
     asked_free(&a);
 }
 
-/* d_additive in the three shapes in which a bias may be given: each the sum of the finer one. */
+/* d_additive in the three shapes in which a bias may be given: each the sum of the finer
+ * one. */
 Test(api_answer_gradients, a_shared_bias_has_the_sum_of_its_gradients)
 {
     static const char *const BIAS[] = {"[2,2,2,3]", "[2,2,3]", "[2,3]"};
@@ -102,15 +111,16 @@ Test(api_answer_gradients, a_shared_bias_has_the_sum_of_its_gradients)
     for (int n = 0; n < 3; n++) {
         char body[1024];
 
-        snprintf(body, sizeof body,
-                 "{\"shapes\":{\"heads\":2},\"inputs\":{"
-                 "\"Q\":{\"init\":\"normal\",\"seed\":1,\"shape\":[2,2,2,4]},"
-                 "\"K\":{\"init\":\"normal\",\"seed\":2,\"shape\":[2,2,3,4]},"
-                 "\"V\":{\"init\":\"normal\",\"seed\":3,\"shape\":[2,2,3,5]}},"
-                 "\"masks\":{\"additive\":{\"init\":\"ones\",\"shape\":%s}},"
-                 "\"gradients\":{\"of\":\"H\",\"cotangent\":{\"init\":\"normal\",\"seed\":4},"
-                 "\"with_respect_to\":[\"d_additive\"],\"check\":true}}",
-                 BIAS[n]);
+        snprintf(
+            body, sizeof body,
+            "{\"shapes\":{\"heads\":2},\"inputs\":{"
+            "\"Q\":{\"init\":\"normal\",\"seed\":1,\"shape\":[2,2,2,4]},"
+            "\"K\":{\"init\":\"normal\",\"seed\":2,\"shape\":[2,2,3,4]},"
+            "\"V\":{\"init\":\"normal\",\"seed\":3,\"shape\":[2,2,3,5]}},"
+            "\"masks\":{\"additive\":{\"init\":\"ones\",\"shape\":%s}},"
+            "\"gradients\":{\"of\":\"H\",\"cotangent\":{\"init\":\"normal\",\"seed\":4},"
+            "\"with_respect_to\":[\"d_additive\"],\"check\":true}}",
+            BIAS[n]);
         a[n] = ask(api_attention, body);
         cr_assert_eq(a[n].status, 200, "%s", ask_text(a[n].json, "detail"));
         cr_expect_str_eq(ask_text(a[n].json, "gradients.check.status"), "pass");

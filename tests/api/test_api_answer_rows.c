@@ -1,5 +1,5 @@
 /*
- * test_api_answer_rows.c - empty rows, padded rows, entropy, labels of packed documents, notes.
+ * test_api_answer_rows.c - empty and padded rows, entropy, labels, notes.
  * Not here: tensors.
  * Start reading at the first test.
  */
@@ -11,9 +11,10 @@
 
 Test(api_answer_rows, empty_rows_of_one_sequence)
 {
-    struct asked a = ask(api_attention, "{\"inputs\":{\"Q\":[[1],[2],[3]],\"K\":[[1],[2]],"
-                                        "\"V\":[[1],[2]]},"
-                                        "\"masks\":{\"causal\":{\"alignment\":\"bottom_right\"}}}");
+    struct asked a =
+        ask(api_attention, "{\"inputs\":{\"Q\":[[1],[2],[3]],\"K\":[[1],[2]],"
+                           "\"V\":[[1],[2]]},"
+                           "\"masks\":{\"causal\":{\"alignment\":\"bottom_right\"}}}");
 
     cr_assert_eq(a.status, 200, "%s", ask_text(a.json, "detail"));
     cr_expect_eq(ask_number(a.json, "rows.empty_count"), 1);
@@ -82,7 +83,8 @@ static void expect_labels(const struct asked *a, const char *path, const char *l
 
     cr_assert_eq(json_array_size(list), strlen(labels), "%s", path);
     for (size_t n = 0; labels[n]; n++)
-        cr_expect_eq(json_is_true(json_array_get(list, n)), labels[n] == '1', "%s %zu", path, n);
+        cr_expect_eq(json_is_true(json_array_get(list, n)), labels[n] == '1', "%s %zu",
+                     path, n);
 }
 
 Test(api_answer_rows, a_label_counts_only_within_its_document)
@@ -106,16 +108,17 @@ static bool lists(const struct asked *a, const char *path, const char *begin)
     const json_t *note;
     size_t n;
 
-    json_array_foreach(ask_at(a->json, path), n, note)
-        if (strncmp(json_string_value(note), begin, strlen(begin)) == 0)
-            return true;
+    json_array_foreach(ask_at(a->json, path), n,
+                       note) if (strncmp(json_string_value(note), begin, strlen(begin)) ==
+                                 0) return true;
     return false;
 }
 
 Test(api_answer_rows, notes_say_what_was_not_asked)
 {
-    struct asked plain = ask(api_attention, "{\"inputs\":{\"Q\":[[0]],\"K\":[[1]],\"V\":[[1]]},"
-                                            "\"return\":[\"H\"]}");
+    struct asked plain =
+        ask(api_attention, "{\"inputs\":{\"Q\":[[0]],\"K\":[[1]],\"V\":[[1]]},"
+                           "\"return\":[\"H\"]}");
     struct asked heads = ask_masks("{\"documents\":{\"lengths\":[[2,2],[1,3]]}}");
 
     cr_expect(lists(&plain, "notes.not_in_this_layer", "position information"));

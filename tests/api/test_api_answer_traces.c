@@ -1,5 +1,5 @@
 /*
- * test_api_answer_traces.c - one row taken apart, checked against itself and a worked case.
+ * test_api_answer_traces.c - one row taken apart, a worked case.
  * Not here: statistics on random problems (tests/core/).
  * Start reading at the first test.
  */
@@ -13,19 +13,32 @@ static const double NEAR = 1e-12;
 /* Scores [0, ln 3], values [2, 6]: A = [1/4, 3/4], h = 5, dh/ds = [-3/4, 3/4]. */
 Test(api_answer_traces, the_ln_3_example)
 {
-    struct asked a = ask(api_attention, "{\"inputs\":{\"Q\":[[1]],\"K\":[[0],[1.0986122886681098]],"
-                                        "\"V\":[[2],[6]]},\"score\":{\"scale\":1},"
-                                        "\"return\":\"none\",\"traces\":[{\"query\":0}]}");
-    static const struct { const char *path; double want; } WANT[] = {
-        {"traces.0.batch", 0},           {"traces.0.head", 0},
-        {"traces.0.query", 0},           {"traces.0.allowed_keys", 2},
-        {"traces.0.keys.1.key", 1},      {"traces.0.keys.0.score", 0},
-        {"traces.0.keys.0.mask", 0},     {"traces.0.keys.0.weight", 0.25},
-        {"traces.0.keys.1.weight", 0.75}, {"traces.0.keys.1.value.0", 6},
-        {"traces.0.keys.0.contribution.0", 0.5}, {"traces.0.keys.1.contribution.0", 4.5},
-        {"traces.0.keys.0.running_sum.0", 0.5},  {"traces.0.keys.1.running_sum.0", 5},
-        {"traces.0.keys.0.dh_ds.0", -0.75},      {"traces.0.keys.1.dh_ds.0", 0.75},
-        {"traces.0.output.0", 5},                {"score_statistics.pairs", 2},
+    struct asked a =
+        ask(api_attention, "{\"inputs\":{\"Q\":[[1]],\"K\":[[0],[1.0986122886681098]],"
+                           "\"V\":[[2],[6]]},\"score\":{\"scale\":1},"
+                           "\"return\":\"none\",\"traces\":[{\"query\":0}]}");
+    static const struct {
+        const char *path;
+        double want;
+    } WANT[] = {
+        {"traces.0.batch", 0},
+        {"traces.0.head", 0},
+        {"traces.0.query", 0},
+        {"traces.0.allowed_keys", 2},
+        {"traces.0.keys.1.key", 1},
+        {"traces.0.keys.0.score", 0},
+        {"traces.0.keys.0.mask", 0},
+        {"traces.0.keys.0.weight", 0.25},
+        {"traces.0.keys.1.weight", 0.75},
+        {"traces.0.keys.1.value.0", 6},
+        {"traces.0.keys.0.contribution.0", 0.5},
+        {"traces.0.keys.1.contribution.0", 4.5},
+        {"traces.0.keys.0.running_sum.0", 0.5},
+        {"traces.0.keys.1.running_sum.0", 5},
+        {"traces.0.keys.0.dh_ds.0", -0.75},
+        {"traces.0.keys.1.dh_ds.0", 0.75},
+        {"traces.0.output.0", 5},
+        {"score_statistics.pairs", 2},
         {"score_statistics.d_k", 1},
     };
     const double entropy = -0.25 * log(0.25) - 0.75 * log(0.75);
@@ -42,9 +55,10 @@ Test(api_answer_traces, the_ln_3_example)
 
 Test(api_answer_traces, an_empty_row_has_no_keys)
 {
-    struct asked a = ask(api_attention, "{\"inputs\":{\"Q\":[[1]],\"K\":[[1]],\"V\":[[2]]},"
-                                        "\"masks\":{\"blocked\":[[true]]},"
-                                        "\"traces\":[{\"query\":0}]}");
+    struct asked a =
+        ask(api_attention, "{\"inputs\":{\"Q\":[[1]],\"K\":[[1]],\"V\":[[2]]},"
+                           "\"masks\":{\"blocked\":[[true]]},"
+                           "\"traces\":[{\"query\":0}]}");
 
     cr_assert_eq(a.status, 200, "%s", ask_text(a.json, "detail"));
     cr_assert(a.json, "not JSON");

@@ -1,5 +1,5 @@
 /*
- * test_api_attention.c - whole answers of /v1/attention: worked numbers, parts, refusals.
+ * test_api_attention.c - whole answers: worked numbers, parts, refusals.
  * Not here: HTTP, random problems against a reference (tests/http/).
  * Start reading at the first test.
  */
@@ -21,7 +21,8 @@ static const char LN3[] =
 static const char ONE[] =
     "{\"shapes\":{\"T\":3,\"d_model\":4,\"d_k\":2,\"d_v\":2},"
     "\"inputs\":{\"X\":[[1,0,1,0],[0,1,0,1],[1,1,0,0]]},"
-    "\"weights\":{\"W_Q\":{\"init\":\"normal\",\"seed\":1},\"W_K\":{\"init\":\"normal\",\"seed\":2},"
+    "\"weights\":{\"W_Q\":{\"init\":\"normal\",\"seed\":1},\"W_K\":{\"init\":\"normal\","
+    "\"seed\":2},"
     "\"W_V\":{\"init\":\"normal\",\"seed\":3},\"W_O\":{\"init\":\"normal\",\"seed\":4}}";
 
 /* The request that begins with `start` and ends with `rest`. */
@@ -61,8 +62,9 @@ Test(api_attention, under_a_causal_mask_the_first_row_reads_the_first_value)
 
 Test(api_attention, every_part_is_there)
 {
-    static const char *const PARTS[] = {"request_id", "engine", "shapes", "tensors", "audit",
-                                        "cost", "rows", "warnings", "notes", "timing_ms"};
+    static const char *const PARTS[] = {"request_id", "engine",   "shapes", "tensors",
+                                        "audit",      "cost",     "rows",   "warnings",
+                                        "notes",      "timing_ms"};
     struct asked a = ask_with(ONE, "");
 
     cr_assert_eq(a.status, 200, "%s", ask_text(a.json, "detail"));
@@ -88,8 +90,9 @@ Test(api_attention, an_injected_fault_is_told_and_caught)
 
 Test(api_attention, ablations_of_a_wrong_layer_are_refused)
 {
-    struct asked a = ask_with(ONE, ",\"inject\":\"scale_missing\","
-                                   "\"ablations\":[{\"target\":\"W_V\",\"change\":\"zero\"}]");
+    struct asked a =
+        ask_with(ONE, ",\"inject\":\"scale_missing\","
+                      "\"ablations\":[{\"target\":\"W_V\",\"change\":\"zero\"}]");
 
     cr_expect_eq(a.status, 422);
     cr_expect_str_eq(ask_text(a.json, "pointer"), "/ablations");
@@ -140,7 +143,8 @@ Test(api_attention, tensors_over_the_memory_are_refused)
     a = ask(api_attention,
             "{\"shapes\":{\"T\":1024,\"d_model\":4,\"d_k\":2,\"d_v\":2},"
             "\"inputs\":{\"X\":{\"init\":\"normal\",\"seed\":1}},\"weights\":{"
-            "\"W_Q\":{\"init\":\"normal\",\"seed\":1},\"W_K\":{\"init\":\"normal\",\"seed\":2},"
+            "\"W_Q\":{\"init\":\"normal\",\"seed\":1},\"W_K\":{\"init\":\"normal\","
+            "\"seed\":2},"
             "\"W_V\":{\"init\":\"normal\",\"seed\":3},\"W_O\":null}}");
     cr_expect_eq(a.status, 413, "%d %s", a.status, ask_text(a.json, "detail"));
     asked_free(&a);

@@ -1,5 +1,5 @@
 /*
- * test_api_budget.c - refusals name the limit and the size, and sums never wrap.
+ * test_api_budget.c - refusals name limit and size, sums never wrap.
  * Not here: whole requests (test_api_attention.c).
  * Start reading at the first test.
  */
@@ -10,7 +10,8 @@
 
 Test(api_budget, within_both_limits_nothing_is_refused)
 {
-    const struct api_budget budget = {.total = 10, .limit = 10, .answer = 20, .answer_limit = 20};
+    const struct api_budget budget = {
+        .total = 10, .limit = 10, .answer = 20, .answer_limit = 20};
     struct api_err err = {0};
 
     cr_expect(api_budget_check(&budget, &err));
@@ -19,7 +20,8 @@ Test(api_budget, within_both_limits_nothing_is_refused)
 
 Test(api_budget, the_tensors_come_before_the_answer)
 {
-    const struct api_budget budget = {.total = 11, .limit = 10, .answer = 21, .answer_limit = 20};
+    const struct api_budget budget = {
+        .total = 11, .limit = 10, .answer = 21, .answer_limit = 20};
     struct api_err err = {0};
 
     cr_expect_not(api_budget_check(&budget, &err));

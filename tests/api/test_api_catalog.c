@@ -10,7 +10,10 @@
 Test(api_catalog, every_table_is_there_in_full)
 {
     struct asked a = ask_name(api_catalog, NULL);
-    const struct { const char *path; size_t count; } want[] = {
+    const struct {
+        const char *path;
+        size_t count;
+    } want[] = {
         {"objects", ATTN_OBJECT_COUNT},
         {"gradients", ATTN_GRADIENT_COUNT},
         {"masks", attn_mask_count()},
@@ -44,7 +47,8 @@ Test(api_catalog, rows_hold_what_they_should)
 
     cr_expect_str_eq(ask_text(a.json, "checks.0.id"), "shapes_input_and_projections");
     cr_expect_str_eq(ask_text(a.json, "masks.0.name"), attn_mask_at(0)->name);
-    cr_expect_str_eq(ask_text(a.json, "faults.0.name"), attn_fault_name(attn_fault_at(0)));
+    cr_expect_str_eq(ask_text(a.json, "faults.0.name"),
+                     attn_fault_name(attn_fault_at(0)));
     cr_expect_eq(ask_number(a.json, "limits.queue_max.value"), ask_limits.queue_max);
     cr_expect_str_eq(ask_text(a.json, "limits.memory_max_bytes.unit"), "bytes");
     asked_free(&a);
@@ -56,7 +60,8 @@ Test(api_catalog, every_change_of_a_target_is_a_change)
     const json_t *target;
     size_t n;
 
-    json_array_foreach(ask_at(a.json, "ablations.targets"), n, target) {
+    json_array_foreach(ask_at(a.json, "ablations.targets"), n, target)
+    {
         const json_t *name;
         size_t m;
 

@@ -1,6 +1,6 @@
 /*
- * test_api_examples.c - the table of titles and the embedded files are the same set.
- * Not here: whether the examples are accepted (tests/contract/, test_api_attention.c).
+ * test_api_examples.c - titles and embedded files are the same set.
+ * Not here: the schemas (tests/contract/).
  * Start reading at the first test.
  */
 #include <criterion/criterion.h>
@@ -36,7 +36,8 @@ Test(api_examples, every_example_computes_and_passes_its_audit)
         cr_assert_eq(file.status, 200);
         cr_assert(file.json, "%s is not JSON", API_EXAMPLES[n].name);
         a = ask(api_attention, body);
-        cr_expect_eq(a.status, 200, "%s: %s", API_EXAMPLES[n].name, ask_text(a.json, "detail"));
+        cr_expect_eq(a.status, 200, "%s: %s", API_EXAMPLES[n].name,
+                     ask_text(a.json, "detail"));
         cr_expect_str_eq(ask_text(a.json, "audit.status"), faulty ? "fail" : "pass", "%s",
                          API_EXAMPLES[n].name);
         asked_free(&a);

@@ -1,5 +1,5 @@
 /*
- * test_api_openapi.c - the embedded contract is served whole and states this version.
+ * test_api_openapi.c - the contract is embedded and states this version.
  * Not here: whether the service keeps it (tests/contract/).
  * Start reading at the only test.
  */

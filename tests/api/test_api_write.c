@@ -1,5 +1,5 @@
 /*
- * test_api_write.c - tensors and members as JSON text: every encoding, every dtype, odd shapes.
+ * test_api_write.c - tensors and members as JSON text: every encoding.
  * Not here: single numbers (test_api_number.c).
  * Start reading at the first test.
  */
@@ -22,7 +22,8 @@ static const char *text_of(const struct attn_tensor *t, const struct attn_tensor
 
 static struct attn_tensor f64(double *p, unsigned rank, size_t d0, size_t d1, size_t d2)
 {
-    return (struct attn_tensor){.dtype = ATTN_F64, .rank = rank, .dim = {d0, d1, d2}, .p = p};
+    return (struct attn_tensor){
+        .dtype = ATTN_F64, .rank = rank, .dim = {d0, d1, d2}, .p = p};
 }
 
 Test(api_write, nested_has_one_bracket_an_axis)
@@ -30,8 +31,10 @@ Test(api_write, nested_has_one_bracket_an_axis)
     double x[6] = {1, -2.5, 0.1, 1e300, -0.0, 3};
     const struct attn_tensor matrix = f64(x, 2, 2, 3, 0), cube = f64(x, 3, 2, 1, 3);
 
-    cr_expect_str_eq(text_of(&matrix, &matrix, API_ENC_NESTED), "[[1,-2.5,0.1],[1e+300,-0.0,3]]");
-    cr_expect_str_eq(text_of(&cube, &cube, API_ENC_NESTED), "[[[1,-2.5,0.1]],[[1e+300,-0.0,3]]]");
+    cr_expect_str_eq(text_of(&matrix, &matrix, API_ENC_NESTED),
+                     "[[1,-2.5,0.1],[1e+300,-0.0,3]]");
+    cr_expect_str_eq(text_of(&cube, &cube, API_ENC_NESTED),
+                     "[[[1,-2.5,0.1]],[[1e+300,-0.0,3]]]");
 }
 
 Test(api_write, axes_of_the_answer_are_those_of_shape)
@@ -69,7 +72,8 @@ Test(api_write, what_json_lacks_is_a_string)
     double x[3] = {NAN, INFINITY, -INFINITY};
     const struct attn_tensor t = f64(x, 1, 3, 0, 0);
 
-    cr_expect_str_eq(text_of(&t, &t, API_ENC_NESTED), "[\"NaN\",\"Infinity\",\"-Infinity\"]");
+    cr_expect_str_eq(text_of(&t, &t, API_ENC_NESTED),
+                     "[\"NaN\",\"Infinity\",\"-Infinity\"]");
 }
 
 Test(api_write, no_axes_and_empty_axes)
@@ -90,14 +94,16 @@ Test(api_write, no_axes_and_empty_axes)
 /* RFC 4648, section 10. */
 Test(api_write, base64_vectors_of_the_rfc)
 {
-    static const char *const EXPECTED[] = {"Zg==", "Zm8=", "Zm9v", "Zm9vYg==", "Zm9vYmE=",
-                                           "Zm9vYmFy"};
+    static const char *const EXPECTED[] = {"Zg==",     "Zm8=",     "Zm9v",
+                                           "Zm9vYg==", "Zm9vYmE=", "Zm9vYmFy"};
     char bytes[] = "foobar", want[128];
 
     for (size_t n = 1; n <= 6; n++) {
-        const struct attn_tensor t = {.dtype = ATTN_BOOL, .rank = 1, .dim = {n}, .p = bytes};
+        const struct attn_tensor t = {
+            .dtype = ATTN_BOOL, .rank = 1, .dim = {n}, .p = bytes};
 
-        snprintf(want, sizeof want, "{\"shape\":[%zu],\"dtype\":\"bool\",\"base64\":\"%s\"}", n,
+        snprintf(want, sizeof want,
+                 "{\"shape\":[%zu],\"dtype\":\"bool\",\"base64\":\"%s\"}", n,
                  EXPECTED[n - 1]);
         cr_expect_str_eq(text_of(&t, &t, API_ENC_BASE64), want);
     }
@@ -116,8 +122,8 @@ Test(api_write, long_rows_keep_every_number_and_comma)
 
         cr_assert(json_array_size(read) == count, "%zu numbers", count);
         for (size_t n = 0; n < count; n++)
-            cr_assert(json_real_value(json_array_get(read, n)) == x[n], "number %zu of %zu", n,
-                      count);
+            cr_assert(json_real_value(json_array_get(read, n)) == x[n],
+                      "number %zu of %zu", n, count);
         json_decref(read);
     }
 }
@@ -125,8 +131,8 @@ Test(api_write, long_rows_keep_every_number_and_comma)
 /* The longest numbers there are: the bound must hold for them. */
 Test(api_write, bytes_are_an_upper_bound)
 {
-    static const double LONGEST[] = {-2.2250738585072014e-308, -1.7976931348623157e+308, -INFINITY,
-                                     -5e-324};
+    static const double LONGEST[] = {-2.2250738585072014e-308, -1.7976931348623157e+308,
+                                     -INFINITY, -5e-324};
     double x[60];
     float y[60];
     uint8_t z[60] = {0};
@@ -141,7 +147,9 @@ Test(api_write, bytes_are_an_upper_bound)
                 struct attn_tensor t = f64(x, rank, 3, 4, 5);
 
                 t.dtype = (enum attn_dtype)dtype;
-                t.p = dtype == ATTN_F64 ? (void *)x : dtype == ATTN_F32 ? (void *)y : (void *)z;
+                t.p = dtype == ATTN_F64   ? (void *)x
+                      : dtype == ATTN_F32 ? (void *)y
+                                          : (void *)z;
                 cr_expect(strlen(text_of(&t, &t, (enum api_encoding)encoding)) <=
                               api_tensor_bytes(&t, (enum api_encoding)encoding),
                           "dtype %d, encoding %d, rank %u", dtype, encoding, rank);
@@ -165,6 +173,7 @@ Test(api_write, members_place_their_commas)
               api_put_bool_member(&b, "d", true) && api_put_text_member(&b, "e", NULL) &&
               api_put_number_member(&b, "f", ATTN_F32, 0.1f) && api_puts(&b, "}") &&
               api_put(&b, "", 1));
-    cr_expect_str_eq(b.p, "{\"a\":\"{\\\"\",\"b\":7,\"c\":0.5,\"d\":true,\"e\":null,\"f\":0.1}");
+    cr_expect_str_eq(
+        b.p, "{\"a\":\"{\\\"\",\"b\":7,\"c\":0.5,\"d\":true,\"e\":null,\"f\":0.1}");
     api_buffer_free(&b);
 }

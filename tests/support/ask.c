@@ -1,5 +1,5 @@
 /*
- * ask.c - calls a handler with a context of its own and reads the answer.
+ * ask.c - calls a handler with a context of its own, reads the answer.
  * Not here: what an answer must be.
  * Start reading at call_handler.
  */
@@ -55,7 +55,8 @@ struct asked ask(api_handler_fn *handler, const char *body)
 
 struct asked ask_name(api_handler_fn *handler, const char *tail)
 {
-    const struct api_call call = {.request_id = "r-1", .method = "GET", .path = "/", .tail = tail};
+    const struct api_call call = {
+        .request_id = "r-1", .method = "GET", .path = "/", .tail = tail};
 
     return call_handler(handler, &call);
 }

@@ -1,5 +1,5 @@
 /*
- * ask.h - a request to a handler of api/ and its answer as a JSON tree, without any server.
+ * ask.h - a request to a handler of api/, its answer as a JSON tree.
  * Not here: HTTP (tests/http/).
  * Start reading at ask.
  */
@@ -10,7 +10,7 @@
 
 struct asked {
     int status;
-    json_t *json;                      /* the answer; NULL when it is not JSON                    */
+    json_t *json; /* the answer; NULL when it is not JSON                    */
     struct api_reply reply;
     struct api_buffer out;
 };
@@ -24,9 +24,10 @@ struct asked ask(api_handler_fn *handler, const char *body);
 struct asked ask_name(api_handler_fn *handler, const char *tail);
 void asked_free(struct asked *asked);
 
-/* "rows.empty.0.query" of a tree: objects by name, arrays by number; NULL when it is not there. */
+/* "rows.empty.0.query" of a tree: objects by name, arrays by number; NULL when it is not
+ * there. */
 const json_t *ask_at(const json_t *json, const char *path);
-double ask_number(const json_t *json, const char *path);       /* NaN when it is no number       */
-const char *ask_text(const json_t *json, const char *path);    /* "" when it is no string        */
+double ask_number(const json_t *json, const char *path);    /* NaN when it is no number */
+const char *ask_text(const json_t *json, const char *path); /* "" when it is no string */
 
 #endif
