@@ -494,7 +494,8 @@ bool attn_gradient_reaches(enum attn_object of, enum attn_gradient g);
 struct attn_grad_ask {
     enum attn_object of;           /* Y, H, H_heads, A or S                                      */
     struct attn_tensor cotangent;  /* full rank of that object, p->dtype                         */
-    uint32_t with_respect_to;      /* bit per enum attn_gradient; 0 = everything there is         */
+    uint32_t with_respect_to;      /* bit per enum attn_gradient; 0, or every one that exists in
+                                      the problem = everything `of` has                          */
     bool check;
 };
 

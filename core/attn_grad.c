@@ -78,7 +78,7 @@ static void join_heads(struct attn_grad_run *run)
 static bool check_asked(const struct attn_problem *p, const struct attn_grad_ask *ask,
                         struct attn_err *err)
 {
-    const uint32_t wrong = ask->with_respect_to & ~attn_grad_asked(p, ask);
+    const uint32_t wrong = attn_grad_wrong(p, ask);
 
     for (int g = 0; g < ATTN_GRADIENT_COUNT; g++)
         if (wrong >> g & 1)

@@ -17,8 +17,9 @@ struct attn_grad_node {
 };
 extern const struct attn_grad_node ATTN_GRAD_NODES[ATTN_GRADIENT_COUNT];
 
-/* What is asked, all that must be computed on the way, and which is the cotangent itself. */
+/* What is asked, what is asked by name and not there, all that must be computed on the way, and which is the cotangent itself. */
 uint32_t attn_grad_asked(const struct attn_problem *p, const struct attn_grad_ask *ask);
+uint32_t attn_grad_wrong(const struct attn_problem *p, const struct attn_grad_ask *ask);
 uint32_t attn_grad_closure(const struct attn_problem *p, const struct attn_grad_ask *ask);
 int attn_grad_known(const struct attn_grad_ask *ask);     /* enum attn_gradient, or -1       */
 void attn_grad_shape(const struct attn_problem *p, enum attn_gradient g,

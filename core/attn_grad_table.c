@@ -133,14 +133,41 @@ size_t attn_grad_tensor_bytes(const struct attn_tensor *t)
     return (bytes + ATTN_ALIGN - 1) / ATTN_ALIGN * ATTN_ALIGN;
 }
 
-uint32_t attn_grad_asked(const struct attn_problem *p, const struct attn_grad_ask *ask)
+static uint32_t there_are(const struct attn_problem *p)
 {
-    uint32_t all = 0;
+    uint32_t set = 0;
 
     for (enum attn_gradient g = 0; g < ATTN_GRADIENT_COUNT; g++)
-        if (attn_gradient_exists(p, g) && attn_gradient_reaches(ask->of, g))
-            all |= UINT32_C(1) << g;
-    return ask->with_respect_to == 0 ? all : ask->with_respect_to & all;
+        if (attn_gradient_exists(p, g))
+            set |= UINT32_C(1) << g;
+    return set;
+}
+
+static uint32_t reached(enum attn_object of)
+{
+    uint32_t set = 0;
+
+    for (enum attn_gradient g = 0; g < ATTN_GRADIENT_COUNT; g++)
+        if (attn_gradient_reaches(of, g))
+            set |= UINT32_C(1) << g;
+    return set;
+}
+
+static bool asks_everything(const struct attn_problem *p, const struct attn_grad_ask *ask)
+{
+    return ask->with_respect_to == 0 || ask->with_respect_to == there_are(p);
+}
+
+uint32_t attn_grad_asked(const struct attn_problem *p, const struct attn_grad_ask *ask)
+{
+    const uint32_t all = there_are(p) & reached(ask->of);
+
+    return asks_everything(p, ask) ? all : ask->with_respect_to & all;
+}
+
+uint32_t attn_grad_wrong(const struct attn_problem *p, const struct attn_grad_ask *ask)
+{
+    return asks_everything(p, ask) ? 0 : ask->with_respect_to & ~attn_grad_asked(p, ask);
 }
 
 /* The cotangent of these objects is a gradient itself and is not computed again. */
@@ -159,9 +186,7 @@ uint32_t attn_grad_closure(const struct attn_problem *p, const struct attn_grad_
         for (int g = 0; g < ATTN_GRADIENT_COUNT; g++)
             if ((closure >> g & 1) && g != attn_grad_known(ask))
                 closure |= ATTN_GRAD_NODES[g].needs;
-        for (enum attn_gradient g = 0; g < ATTN_GRADIENT_COUNT; g++)
-            if (!attn_gradient_reaches(ask->of, g))
-                closure &= ~(UINT32_C(1) << g);
+        closure &= reached(ask->of);
     } while (closure != before);
     return closure;
 }
