@@ -1,7 +1,7 @@
 """Generated tensors ({"init":…,"seed":…}): the documented algorithm, written again.
 
-Element n of seed s: x = SplitMix64 number n of the stream from s; u = (floor(x / 2^12) + 1/2)
-/ 2^52; uniform: a (2u - 1); normal: std times the normal quantile of u.
+Element n of seed s: x = SplitMix64 number n of the stream from s;
+u = (floor(x / 2^12) + 1/2) / 2^52; uniform: a (2u - 1); normal: std times the normal quantile of u.
 Not here: what is computed from them.  Start reading at numbers() and expand().
 """
 import copy
@@ -17,7 +17,7 @@ GAMMA = 0x9E3779B97F4A7C15
 
 
 def splitmix(seed, n):
-    """Number n (from 0) of the stream that starts at the seed (Steele, Lea, Flood 2014)."""
+    """Number n (from 0) of the stream from the seed (Steele, Lea, Flood 2014)."""
     z = (seed + (n + 1) * GAMMA) & WORD
     z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & WORD
     z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & WORD
@@ -42,11 +42,12 @@ def numbers(spec, shape):
                          for n in range(count)]).reshape(shape)
     a = math.sqrt(3) * std if std else \
         1 if kind == "uniform" else math.sqrt(6 / (shape[-2] + shape[-1]))
-    return np.array([a * (2 * open_unit(seed, n) - 1) for n in range(count)]).reshape(shape)
+    flat = [a * (2 * open_unit(seed, n) - 1) for n in range(count)]
+    return np.array(flat).reshape(shape)
 
 
 def expand(body):
-    """The request with plain numbers in place of every generated tensor; needs all sizes."""
+    """The request with plain numbers for every generated tensor; needs all sizes."""
     body = copy.deepcopy(body)
     s = body.get("shapes", {})
     h = s.get("heads", 1)

@@ -29,7 +29,7 @@ def spec(draw, shape, matrix):
 
 
 def request(seed):
-    """All sizes in `shapes`, all tensors generated, some with their shape stated as well."""
+    """All sizes in `shapes`, all tensors generated, some with their shape stated."""
     draw = random.Random(seed)
     T, T_kv, d, d_k, d_v = draw.sample(range(2, 9), 5)
     h, g = draw.choice([(1, 1), (2, 1), (4, 2), (3, 3)])

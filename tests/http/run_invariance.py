@@ -7,6 +7,7 @@ dense and the tiled path are compared within rounding.  Start reading at PROPERT
 """
 import argparse
 import copy
+import json
 import random
 import sys
 
@@ -30,6 +31,8 @@ class Pair:
 
     def __init__(self, services):
         self.services = services
+        catalog = json.loads(services[0].send("GET", "/v1/catalog")[2])
+        self.conventions = catalog["conventions"]
 
     def ask(self, body):
         """Tensors of the answer, after checking that both services gave the same bits."""
@@ -160,8 +163,23 @@ def paths(pair, body, p, draw):
     return True
 
 
+def convention(pair, body, p, draw):
+    """A convention means the alignment and empty rows that the catalog lists for it."""
+    row = draw.choice(pair.conventions)
+    named, spelled = copy.deepcopy(body), copy.deepcopy(body)
+    named.pop("empty_rows", None)
+    named.setdefault("masks", {})["convention"] = row["name"]
+    spelled["empty_rows"] = row["empty_rows"]
+    if body.get("masks", {}).get("causal"):
+        named["masks"]["causal"] = True
+        spelled["masks"]["causal"] = {"alignment": row["alignment"]}
+    must_equal(row["name"], pair.ask(named), pair.ask(spelled))
+    return True
+
+
 PROPERTIES = [("item_alone", 1, item_alone), ("prefix", 1, prefix),
-              ("documents", 2, documents), ("paths", 2, paths)]
+              ("documents", 2, documents), ("paths", 2, paths),
+              ("convention", 2, convention)]
 
 
 def plain_problem(seed, level):

@@ -114,7 +114,7 @@ def mask_fast(p):
 
 
 def judge(service, make):
-    """Dense without weights, tiled, and dense with weights: three ways to the same rows."""
+    """Dense without weights, tiled, dense with weights: three ways to the same rows."""
     body = make.problem()
     for name in ("gradients", "traces", "path", "encoding"):
         body.pop(name, None)
@@ -136,7 +136,8 @@ def judge(service, make):
             if said:
                 wrong.append("%s: %s%s" % (path, name, said))
         if np.all(np.isfinite(t["H"])) and answer["audit"]["status"] != "pass":
-            bad = [c for c in answer["audit"]["checks"] if c["status"] in ("fail", "warn")]
+            checks = answer["audit"]["checks"]
+            bad = [c for c in checks if c["status"] in ("fail", "warn")]
             wrong.append("%s: audit %s" % (path, bad[:1]))
         pairs = int(np.sum(p.allowed))
         if answer["cost"]["pairs"]["allowed_total"] != pairs:
@@ -147,7 +148,8 @@ def judge(service, make):
 def prove_fast(seed, tally):
     p = read_problem(Generator(seed, 2).problem())
     slow, fast = forward(p), forward_fast(p)
-    said = [(n, first_difference(x, slow[n], 1e-16, 0, floor=True)) for n, x in fast.items()]
+    said = [(n, first_difference(x, slow[n], 1e-16, 0, floor=True))
+            for n, x in fast.items()]
     tally.record("fast %d" % seed, [n + what for n, what in said if what])
 
 
