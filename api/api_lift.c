@@ -72,7 +72,10 @@ static void pointer_of(const struct scan *s, char *out)
         if (!f->object) {
             api_pointer_index(out, before, s->count[d]);
         } else if (f->key != NULL) {
-            snprintf(key, sizeof key, "%.*s", (int)(f->key_end - f->key), f->key);
+            const size_t len = (size_t)(f->key_end - f->key);
+
+            snprintf(key, sizeof key, "%.*s",
+                     len < sizeof key ? (int)len : (int)sizeof key - 1, f->key);
             api_pointer(out, before, key);
         }
     }
@@ -308,12 +311,15 @@ static bool at_value_or_end(struct scan *s)
 static bool at_key(struct scan *s)
 {
     struct frame *f = &s->frame[s->depth - 1];
+    const char *begin, *end;
     bool escaped;
 
     if (*s->p != '"')
         return fail_char(s, "a name in double quotes");
-    if (!string(s, &f->key, &f->key_end, &escaped))
+    if (!string(s, &begin, &end, &escaped))
         return false;
+    f->key = begin;
+    f->key_end = end;
     s->state = S_COLON;
     return true;
 }
