@@ -31,8 +31,8 @@ static CBLAS_TRANSPOSE blas_op(bool trans)
     return trans ? CblasTrans : CblasNoTrans;
 }
 
-static void check_shapes(struct attn_mat C, struct attn_mat A, bool transA, struct attn_mat B,
-                         bool transB)
+static void check_shapes(struct attn_mat C, struct attn_mat A, bool transA,
+                         struct attn_mat B, bool transB)
 {
     assert(A.dtype == C.dtype);
     assert(B.dtype == C.dtype);
@@ -45,8 +45,8 @@ static void check_shapes(struct attn_mat C, struct attn_mat A, bool transA, stru
     (void)C, (void)A, (void)transA, (void)B, (void)transB;
 }
 
-void attn_gemm(struct attn_mat C, struct attn_mat A, bool transA, struct attn_mat B, bool transB,
-               double alpha, double beta)
+void attn_gemm(struct attn_mat C, struct attn_mat A, bool transA, struct attn_mat B,
+               bool transB, double alpha, double beta)
 {
     const blasint m = blas_int(C.rows), n = blas_int(C.cols);
     const blasint k = blas_int(transA ? A.rows : A.cols);
@@ -54,11 +54,11 @@ void attn_gemm(struct attn_mat C, struct attn_mat A, bool transA, struct attn_ma
 
     check_shapes(C, A, transA, B, transB);
     if (C.dtype == ATTN_F64) {
-        cblas_dgemm(CblasRowMajor, blas_op(transA), blas_op(transB), m, n, k, alpha, A.p, lda,
-                    B.p, ldb, beta, C.p, ldc);
+        cblas_dgemm(CblasRowMajor, blas_op(transA), blas_op(transB), m, n, k, alpha, A.p,
+                    lda, B.p, ldb, beta, C.p, ldc);
         return;
     }
     assert(C.dtype == ATTN_F32);
-    cblas_sgemm(CblasRowMajor, blas_op(transA), blas_op(transB), m, n, k, (float)alpha, A.p, lda,
-                B.p, ldb, (float)beta, C.p, ldc);
+    cblas_sgemm(CblasRowMajor, blas_op(transA), blas_op(transB), m, n, k, (float)alpha,
+                A.p, lda, B.p, ldb, (float)beta, C.p, ldc);
 }

@@ -1,10 +1,10 @@
 /*
- * attn_kernel.c - the inner loops over numbers, for double and float and for each vector width.
+ * attn_kernel.c - the inner loops, for double and float and every vector width.
  * Not here: the loops themselves (attn_kernel.inc), matrix products (attn_blas.c).
  * Start reading at attn_kernel_of, then attn_kernel.inc.
  *
- * Every width gives the same bits: no multiply-add is fused, and sums run over the same 64 bytes
- * of lanes whatever one register holds.
+ * Every width gives the same bits: no multiply-add is fused, and sums run over the same
+ * 64 bytes of lanes whatever one register holds.
  */
 #include "core/attn_core.h"
 
@@ -12,11 +12,11 @@
 #include <math.h>
 #include <string.h>
 
-enum { BLOCK_BYTES = 64 };         /* one step of every loop, in one to four registers            */
+enum { BLOCK_BYTES = 64 }; /* one step of every loop, in one to four registers */
 
 #define JOIN_(a, b, c) a##_##b##_##c
-#define JOIN(a, b, c) JOIN_(a, b, c)
-#define NAME(stem) JOIN(stem, WIDTH, REAL_BITS)
+#define JOIN(a, b, c)  JOIN_(a, b, c)
+#define NAME(stem)     JOIN(stem, WIDTH, REAL_BITS)
 
 /* clang-format off */
 #define WIDTH base
@@ -79,16 +79,16 @@ static bool has_avx512(void)
 }
 #endif
 
-static const struct width_row {    /* best first                                                  */
+static const struct width_row { /* best first */
     const char *name;
     bool (*usable)(void);
     const struct attn_kernel *f64, *f32;
 } WIDTHS[] = {
 #if defined(__x86_64__)
-    { "avx512", has_avx512, &kernel_avx512_64, &kernel_avx512_32 },
-    { "avx2", has_avx2, &kernel_avx2_64, &kernel_avx2_32 },
+    {"avx512", has_avx512, &kernel_avx512_64, &kernel_avx512_32},
+    {"avx2", has_avx2, &kernel_avx2_64, &kernel_avx2_32},
 #endif
-    { "base", always, &kernel_base_64, &kernel_base_32 },
+    {"base", always, &kernel_base_64, &kernel_base_32},
 };
 
 const struct attn_kernel *attn_kernel_width(enum attn_dtype dtype, size_t n)

@@ -1,15 +1,15 @@
 /*
- * attn_mix.c - the stage MIX: H = A V, and the product that keeps values apart from rows that do
- * not read them.
- * Not here: the weights A (attn_softmax.c), Y (attn_project.c).
- * Start reading at attn_mix_keys.
+ * attn_mix.c - the stage MIX: H = A V, by a product that keeps values from rows which do
+ * not read them. Not here: the weights A (attn_softmax.c), Y (attn_project.c). Start
+ * reading at attn_mix_keys.
  */
 #include "core/attn_core.h"
 
 #include <assert.h>
 #include <string.h>
 
-/* One product covers at most so many keys and features, so that a copy of V fits on the stack. */
+/* One product covers at most so many keys and features, so that a copy of V fits on the
+ * stack. */
 enum { MIX_KEYS = 128, MIX_COLS = 64 };
 
 static void *cell(struct attn_mat m, size_t row, size_t col)
@@ -17,7 +17,8 @@ static void *cell(struct attn_mat m, size_t row, size_t col)
     return (char *)m.p + (row * m.ld + col) * attn_dtype_bytes(m.dtype);
 }
 
-static struct attn_mat part(struct attn_mat m, size_t row, size_t rows, size_t col, size_t cols)
+static struct attn_mat part(struct attn_mat m, size_t row, size_t rows, size_t col,
+                            size_t cols)
 {
     m.p = cell(m, row, col);
     m.rows = rows;
@@ -41,8 +42,8 @@ static bool all_finite(struct attn_mat m)
 }
 
 /* Adds A_ij v_j to the rows i that read key j. */
-static void mix_one_value(struct attn_mat H, struct attn_mat A, struct attn_mat V, size_t j,
-                          const uint8_t *allow, size_t stride)
+static void mix_one_value(struct attn_mat H, struct attn_mat A, struct attn_mat V,
+                          size_t j, const uint8_t *allow, size_t stride)
 {
     const struct attn_kernel *kernel = attn_kernel_of(H.dtype);
 
@@ -54,16 +55,16 @@ static void mix_one_value(struct attn_mat H, struct attn_mat A, struct attn_mat 
     }
 }
 
-/* The product with rows of V that are not finite taken out (as 0, in a copy of the same shape, so
-   that all other rows keep their bits) and added where they are read. */
+/* The product with rows of V that are not finite taken out (as 0, in a copy of the same
+   shape, so that all other rows keep their bits) and added where they are read. */
 static void mix_not_finite(struct attn_mat H, struct attn_mat A, struct attn_mat V,
                            const uint8_t *allow, size_t stride)
 {
     const struct attn_kernel *kernel = attn_kernel_of(H.dtype);
     const size_t bytes = attn_dtype_bytes(H.dtype);
     double room[MIX_KEYS * MIX_COLS];
-    const struct attn_mat clean = { .dtype = V.dtype, .p = room, .rows = V.rows, .cols = V.cols,
-                                    .ld = V.cols };
+    const struct attn_mat clean = {
+        .dtype = V.dtype, .p = room, .rows = V.rows, .cols = V.cols, .ld = V.cols};
 
     for (size_t j = 0; j < V.rows; j++)
         if (kernel->all_finite(V.cols, cell(V, j, 0)))
@@ -76,14 +77,16 @@ static void mix_not_finite(struct attn_mat H, struct attn_mat A, struct attn_mat
             mix_one_value(H, A, V, j, allow, stride);
 }
 
-void attn_mix_keys(struct attn_mat H, struct attn_mat A, struct attn_mat V, const uint8_t *allow,
-                   size_t stride)
+void attn_mix_keys(struct attn_mat H, struct attn_mat A, struct attn_mat V,
+                   const uint8_t *allow, size_t stride)
 {
     for (size_t c = 0; c < V.cols; c += MIX_COLS)
         for (size_t j = 0; j < V.rows; j += MIX_KEYS) {
-            const size_t cols = least(MIX_COLS, V.cols - c), keys = least(MIX_KEYS, V.rows - j);
+            const size_t cols = least(MIX_COLS, V.cols - c),
+                         keys = least(MIX_KEYS, V.rows - j);
             const struct attn_mat h = part(H, 0, H.rows, c, cols);
-            const struct attn_mat a = part(A, 0, A.rows, j, keys), v = part(V, j, keys, c, cols);
+            const struct attn_mat a = part(A, 0, A.rows, j, keys),
+                                  v = part(V, j, keys, c, cols);
 
             if (all_finite(v))
                 attn_gemm(h, a, false, v, false, 1, 1);
@@ -92,7 +95,8 @@ void attn_mix_keys(struct attn_mat H, struct attn_mat A, struct attn_mat V, cons
         }
 }
 
-/* The keys that some row of the piece gives a weight: from the first allowed to the last. */
+/* The keys that some row of the piece gives a weight: from the first allowed to the last.
+ */
 static void keys_read(const struct attn_run_ctx *run, struct attn_piece piece, size_t *j0,
                       size_t *j1)
 {
@@ -104,8 +108,8 @@ static void keys_read(const struct attn_run_ctx *run, struct attn_piece piece, s
     *j1 = 0;
     for (size_t i = piece.i0; i < piece.i1; i++) {
         size_t first = 0, end = d->T_kv;
-        const bool some =
-            attn_allowed_span((const uint8_t *)allow.p + i * allow.ld, d->T_kv, &first, &end);
+        const bool some = attn_allowed_span((const uint8_t *)allow.p + i * allow.ld,
+                                            d->T_kv, &first, &end);
 
         if (!some && !spread)
             continue;
@@ -124,7 +128,8 @@ static void contributions(const struct attn_run_ctx *run, struct attn_piece piec
                           struct attn_mat A, struct attn_mat V)
 {
     const struct attn_kernel *kernel = attn_kernel_of(V.dtype);
-    const struct attn_mat all = attn_slice(&run->t->t[ATTN_CONTRIBUTIONS], piece.b, piece.h);
+    const struct attn_mat all =
+        attn_slice(&run->t->t[ATTN_CONTRIBUTIONS], piece.b, piece.h);
     const struct attn_mat allow = attn_slice(&run->t->t[ATTN_ALLOWED], piece.b, piece.h);
 
     for (size_t i = piece.i0; i < piece.i1; i++)
@@ -140,10 +145,12 @@ static void contributions(const struct attn_run_ctx *run, struct attn_piece piec
 }
 
 /*
- * H = A V, written into this head's columns of the joined H; H_heads and contributions when held.
- * Keys before the first and after the last that a row of the piece may read are left out.
+ * H = A V, written into this head's columns of the joined H; H_heads and contributions
+ * when held. Keys before the first and after the last that a row of the piece may read
+ * are left out.
  */
-bool attn_stage_mix(const struct attn_run_ctx *run, struct attn_piece piece, struct attn_err *err)
+bool attn_stage_mix(const struct attn_run_ctx *run, struct attn_piece piece,
+                    struct attn_err *err)
 {
     const struct attn_dims *d = &run->p->d;
     const size_t rows = piece.i1 - piece.i0, bytes = attn_dtype_bytes(run->p->dtype);
@@ -151,7 +158,8 @@ bool attn_stage_mix(const struct attn_run_ctx *run, struct attn_piece piece, str
     const struct attn_mat H = part(joined, piece.i0, rows, piece.h * d->d_v, d->d_v);
     const struct attn_mat A =
         attn_mat_rows(attn_slice(&run->t->t[ATTN_A], piece.b, piece.h), piece.i0, rows);
-    const struct attn_mat V = attn_slice(&run->t->t[ATTN_V], piece.b, attn_kv_head(d, piece.h));
+    const struct attn_mat V =
+        attn_slice(&run->t->t[ATTN_V], piece.b, attn_kv_head(d, piece.h));
     const struct attn_mat allow = attn_slice(&run->t->t[ATTN_ALLOWED], piece.b, piece.h);
     size_t j0, j1;
 
@@ -163,8 +171,10 @@ bool attn_stage_mix(const struct attn_run_ctx *run, struct attn_piece piece, str
         attn_mix_keys(H, part(A, 0, rows, j0, j1 - j0), attn_mat_rows(V, j0, j1 - j0),
                       cell(allow, piece.i0, j0), allow.ld);
     if (run->t->t[ATTN_H_HEADS].p)
-        attn_mat_copy(attn_mat_rows(attn_slice(&run->t->t[ATTN_H_HEADS], piece.b, piece.h),
-                                    piece.i0, rows), H);
+        attn_mat_copy(
+            attn_mat_rows(attn_slice(&run->t->t[ATTN_H_HEADS], piece.b, piece.h),
+                          piece.i0, rows),
+            H);
     if (run->t->t[ATTN_CONTRIBUTIONS].p)
         contributions(run, piece, A, V);
     return true;

@@ -31,14 +31,15 @@ void attn_mat_copy(struct attn_mat to, struct attn_mat from)
                to.cols * bytes);
 }
 
-/* Columns first … first + cols - 1 of a weight matrix: the part that belongs to one head. */
+/* Columns first … first + cols - 1 of a weight matrix: the part that belongs to one head.
+ */
 static struct attn_mat columns_of(const struct attn_tensor *w, size_t first, size_t cols)
 {
-    return (struct attn_mat){ .dtype = w->dtype,
-                              .p = (char *)w->p + first * attn_dtype_bytes(w->dtype),
-                              .rows = w->dim[0],
-                              .cols = cols,
-                              .ld = w->dim[1] };
+    return (struct attn_mat){.dtype = w->dtype,
+                             .p = (char *)w->p + first * attn_dtype_bytes(w->dtype),
+                             .rows = w->dim[0],
+                             .cols = cols,
+                             .ld = w->dim[1]};
 }
 
 /* Adds entries first … of a bias to every row; an absent bias adds nothing. */
@@ -50,7 +51,8 @@ static void add_bias(struct attn_mat y, const struct attn_tensor *bias, size_t f
     if (!bias->p)
         return;
     for (size_t r = 0; r < y.rows; r++)
-        kernel->axpy(y.cols, 1, (char *)bias->p + first * bytes, (char *)y.p + r * y.ld * bytes);
+        kernel->axpy(y.cols, 1, (char *)bias->p + first * bytes,
+                     (char *)y.p + r * y.ld * bytes);
 }
 
 /* y = x W[:, head's columns] + bias[head's entries] */
@@ -68,8 +70,8 @@ bool attn_stage_project_q(const struct attn_run_ctx *run, struct attn_piece piec
     const struct attn_problem *p = run->p;
     const size_t rows = piece.i1 - piece.i0;
     const bool given = p->form.source == ATTN_PROJECTED;
-    const struct attn_mat from = attn_slice(&p->in[given ? ATTN_IN_Q : ATTN_IN_X], piece.b,
-                                            given ? piece.h : 0);
+    const struct attn_mat from =
+        attn_slice(&p->in[given ? ATTN_IN_Q : ATTN_IN_X], piece.b, given ? piece.h : 0);
     const struct attn_mat all =
         attn_slice(attn_before_rope(run->t, ATTN_Q_PRE, ATTN_Q), piece.b, piece.h);
     const struct attn_mat q = attn_mat_rows(all, piece.i0, rows);
@@ -78,27 +80,31 @@ bool attn_stage_project_q(const struct attn_run_ctx *run, struct attn_piece piec
     if (given)
         attn_mat_copy(q, attn_mat_rows(from, piece.i0, rows));
     else
-        project(q, attn_mat_rows(from, piece.i0, rows), &p->in[ATTN_IN_W_Q], &p->in[ATTN_IN_B_Q],
-                piece.h);
+        project(q, attn_mat_rows(from, piece.i0, rows), &p->in[ATTN_IN_W_Q],
+                &p->in[ATTN_IN_B_Q], piece.h);
     return true;
 }
 
-struct key_side {                  /* what differs between K and V                                */
+struct key_side { /* what differs between K and V */
     enum attn_input given, past, weight, bias;
 };
-static const struct key_side SIDE_K = { ATTN_IN_K, ATTN_IN_PAST_K, ATTN_IN_W_K, ATTN_IN_B_K };
-static const struct key_side SIDE_V = { ATTN_IN_V, ATTN_IN_PAST_V, ATTN_IN_W_V, ATTN_IN_B_V };
+static const struct key_side SIDE_K = {ATTN_IN_K, ATTN_IN_PAST_K, ATTN_IN_W_K,
+                                       ATTN_IN_B_K};
+static const struct key_side SIDE_V = {ATTN_IN_V, ATTN_IN_PAST_V, ATTN_IN_W_V,
+                                       ATTN_IN_B_V};
 
 /* Cached rows first, then the new ones: projected from X or X_kv, or as given. */
 static void fill_keys(const struct attn_problem *p, const struct key_side *side,
                       struct attn_mat all, struct attn_piece piece)
 {
-    const enum attn_input source = p->form.source == ATTN_CROSS ? ATTN_IN_X_KV : ATTN_IN_X;
+    const enum attn_input source =
+        p->form.source == ATTN_CROSS ? ATTN_IN_X_KV : ATTN_IN_X;
     const size_t past = p->d.T_past;
     const struct attn_mat fresh = attn_mat_rows(all, past, p->d.T_kv - past);
 
     if (past > 0)
-        attn_mat_copy(attn_mat_rows(all, 0, past), attn_slice(&p->in[side->past], piece.b, piece.h));
+        attn_mat_copy(attn_mat_rows(all, 0, past),
+                      attn_slice(&p->in[side->past], piece.b, piece.h));
     if (fresh.rows == 0)
         return;
     if (p->form.source == ATTN_PROJECTED)
@@ -114,7 +120,8 @@ bool attn_stage_project_k(const struct attn_run_ctx *run, struct attn_piece piec
 {
     (void)err;
     fill_keys(run->p, &SIDE_K,
-              attn_slice(attn_before_rope(run->t, ATTN_K_PRE, ATTN_K), piece.b, piece.h), piece);
+              attn_slice(attn_before_rope(run->t, ATTN_K_PRE, ATTN_K), piece.b, piece.h),
+              piece);
     return true;
 }
 

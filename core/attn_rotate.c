@@ -1,5 +1,5 @@
 /*
- * attn_rotate.c - the stages POSITION_Q and POSITION_K: RoPE on whole blocks of rows, in dtype.
+ * attn_rotate.c - the stages POSITION_Q and POSITION_K: RoPE on blocks of rows, in dtype.
  * Not here: which position a row has, and the one-row rotation of those who judge
  * (attn_position.c).
  * Start reading at rotate.
@@ -12,12 +12,12 @@
 typedef double position_fn(const struct attn_problem *p, size_t b, size_t row);
 
 /*
- * Turns pair k of every row by position * base^(-2k/d_k); rows first … of `from` and `to`, which
- * may be the same memory.  Angles are computed in double whatever the dtype: in float a far
- * position would lose its fraction.  Source: Su et al. 2021, equation 34.
+ * Turns pair k of every row by position * base^(-2k/d_k); rows first … of `from` and
+ * `to`, which may be the same memory.  Angles are computed in double whatever the dtype:
+ * in float a far position would lose its fraction.  Source: Su et al. 2021, equation 34.
  */
-static void rotate(const struct attn_problem *p, size_t b, size_t first, position_fn *position,
-                   struct attn_mat from, struct attn_mat to)
+static void rotate(const struct attn_problem *p, size_t b, size_t first,
+                   position_fn *position, struct attn_mat from, struct attn_mat to)
 {
     const struct attn_kernel *kernel = attn_kernel_of(to.dtype);
     const size_t pairs = p->d.d_k / 2;
@@ -59,7 +59,8 @@ bool attn_stage_position_q(const struct attn_run_ctx *run, struct attn_piece pie
     return true;
 }
 
-/* K = K_pre with the new rows rotated to their positions; cached rows are rotated already. */
+/* K = K_pre with the new rows rotated to their positions; cached rows are rotated
+ * already. */
 bool attn_stage_position_k(const struct attn_run_ctx *run, struct attn_piece piece,
                            struct attn_err *err)
 {

@@ -1,7 +1,7 @@
 /*
  * attn_run.c - runs the layer: the table of stages, and the cutting of work into pieces.
- * Not here: what a stage computes (attn_project.c, attn_rotate.c, attn_softmax.c, attn_mix.c,
- * attn_tiled.c).
+ * Not here: what a stage computes (attn_project.c, attn_rotate.c, attn_softmax.c,
+ * attn_mix.c, attn_tiled.c).
  * Start reading at ATTN_STAGES, then GROUPS, then attn_run_rows.
  */
 #include "core/attn_core.h"
@@ -11,59 +11,71 @@
 
 /* clang-format off */
 const struct attn_stage_row ATTN_STAGES[] = {
-    [ATTN_STAGE_PROJECT_Q]  = { "project_q",  ATTN_OVER_QUERY_ROWS, attn_stage_project_q },
-    [ATTN_STAGE_POSITION_Q] = { "position_q", ATTN_OVER_QUERY_ROWS, attn_stage_position_q },
-    [ATTN_STAGE_PROJECT_K]  = { "project_k",  ATTN_OVER_KEY_HEADS,  attn_stage_project_k },
-    [ATTN_STAGE_POSITION_K] = { "position_k", ATTN_OVER_KEY_HEADS,  attn_stage_position_k },
-    [ATTN_STAGE_PROJECT_V]  = { "project_v",  ATTN_OVER_KEY_HEADS,  attn_stage_project_v },
-    [ATTN_STAGE_SCORE]      = { "score",      ATTN_OVER_QUERY_ROWS, attn_stage_score },
-    [ATTN_STAGE_MASK]       = { "mask",       ATTN_OVER_QUERY_ROWS, attn_stage_mask },
-    [ATTN_STAGE_SOFTMAX]    = { "softmax",    ATTN_OVER_QUERY_ROWS, attn_stage_softmax },
-    [ATTN_STAGE_MIX]        = { "mix",        ATTN_OVER_QUERY_ROWS, attn_stage_mix },
-    [ATTN_STAGE_OUTPUT]     = { "output",     ATTN_OVER_ITEM_ROWS,  attn_stage_output },
+    [ATTN_STAGE_PROJECT_Q] =
+        { "project_q", ATTN_OVER_QUERY_ROWS, attn_stage_project_q },
+    [ATTN_STAGE_POSITION_Q] =
+        { "position_q", ATTN_OVER_QUERY_ROWS, attn_stage_position_q },
+    [ATTN_STAGE_PROJECT_K] =
+        { "project_k", ATTN_OVER_KEY_HEADS, attn_stage_project_k },
+    [ATTN_STAGE_POSITION_K] =
+        { "position_k", ATTN_OVER_KEY_HEADS, attn_stage_position_k },
+    [ATTN_STAGE_PROJECT_V] =
+        { "project_v", ATTN_OVER_KEY_HEADS, attn_stage_project_v },
+    [ATTN_STAGE_SCORE] =
+        { "score", ATTN_OVER_QUERY_ROWS, attn_stage_score },
+    [ATTN_STAGE_MASK] =
+        { "mask", ATTN_OVER_QUERY_ROWS, attn_stage_mask },
+    [ATTN_STAGE_SOFTMAX] =
+        { "softmax", ATTN_OVER_QUERY_ROWS, attn_stage_softmax },
+    [ATTN_STAGE_MIX] =
+        { "mix", ATTN_OVER_QUERY_ROWS, attn_stage_mix },
+    [ATTN_STAGE_OUTPUT] =
+        { "output", ATTN_OVER_ITEM_ROWS, attn_stage_output },
 };
 /* clang-format on */
 _Static_assert(ATTN_COUNT(ATTN_STAGES) == ATTN_STAGE_COUNT, "one row per stage");
 
-/* Stages of one domain that a piece goes through at once, while its rows are in the cache. */
+/* Stages of one domain that a piece goes through at once, while its rows are in the
+ * cache. */
 static const struct group_row {
     enum attn_stage first, last;
 } GROUPS[] = {
-    { ATTN_STAGE_PROJECT_Q, ATTN_STAGE_POSITION_Q },
-    { ATTN_STAGE_PROJECT_K, ATTN_STAGE_POSITION_K },
-    { ATTN_STAGE_PROJECT_V, ATTN_STAGE_PROJECT_V },
-    { ATTN_STAGE_SCORE, ATTN_STAGE_MIX },
-    { ATTN_STAGE_OUTPUT, ATTN_STAGE_OUTPUT },
+    {ATTN_STAGE_PROJECT_Q, ATTN_STAGE_POSITION_Q},
+    {ATTN_STAGE_PROJECT_K, ATTN_STAGE_POSITION_K},
+    {ATTN_STAGE_PROJECT_V, ATTN_STAGE_PROJECT_V},
+    {ATTN_STAGE_SCORE, ATTN_STAGE_MIX},
+    {ATTN_STAGE_OUTPUT, ATTN_STAGE_OUTPUT},
 };
 
-/* ---- pieces --------------------------------------------------------------------------------- */
+/* ---- pieces ---- */
 
-struct job {                       /* some stages over every piece of their domain                */
+struct job { /* some stages over every piece of their domain */
     const struct attn_run_ctx *run;
     attn_stage_fn *stage[ATTN_STAGE_COUNT];
     size_t stages;
-    size_t heads, blocks;          /* pieces = items * heads * blocks                             */
+    size_t heads, blocks; /* pieces = items * heads * blocks */
     bool cut_rows;
-    atomic_size_t failed;          /* lowest piece that failed so far                             */
-    atomic_flag lock;              /* guards err                                                  */
-    struct attn_err err;           /* of that piece                                               */
+    atomic_size_t failed; /* lowest piece that failed so far */
+    atomic_flag lock;     /* guards err */
+    struct attn_err err;  /* of that piece */
 };
 
 static struct attn_piece piece_at(const struct job *job, size_t n)
 {
     const struct attn_rows *rows = &job->run->rows;
-    struct attn_piece piece = { .b = rows->b0 + n / job->blocks / job->heads,
-                                .h = n / job->blocks % job->heads };
+    struct attn_piece piece = {.b = rows->b0 + n / job->blocks / job->heads,
+                               .h = n / job->blocks % job->heads};
 
     if (job->cut_rows) {
         piece.i0 = rows->i0 + n % job->blocks * ATTN_ROW_BLOCK;
-        piece.i1 = piece.i0 + ATTN_ROW_BLOCK < rows->i1 ? piece.i0 + ATTN_ROW_BLOCK : rows->i1;
+        piece.i1 =
+            piece.i0 + ATTN_ROW_BLOCK < rows->i1 ? piece.i0 + ATTN_ROW_BLOCK : rows->i1;
     }
     return piece;
 }
 
-/* Keeps the error of the lowest piece, so that the same problem fails the same way however many
-   threads ran it. */
+/* Keeps the error of the lowest piece, so that the same problem fails the same way
+   however many threads ran it. */
 static void note_failure(struct job *job, size_t n, const struct attn_err *err)
 {
     while (atomic_flag_test_and_set(&job->lock))
@@ -91,7 +103,7 @@ static bool run_piece(const struct job *job, size_t n, struct attn_err *err)
 static void piece_of_job(void *arg, size_t n)
 {
     struct job *job = arg;
-    struct attn_err err = { 0 };
+    struct attn_err err = {0};
 
     if (n < atomic_load(&job->failed) && !run_piece(job, n, &err))
         note_failure(job, n, &err);
@@ -102,8 +114,8 @@ static bool worth_help(const struct attn_run_ctx *run)
 {
     const struct attn_dims *d = &run->p->d;
     const double rows = (double)(run->rows.i1 - run->rows.i0);
-    const double each = (double)d->d_model * (double)d->d_k + (double)d->T_kv
-                                                               * (double)(d->d_k + d->d_v);
+    const double each =
+        (double)d->d_model * (double)d->d_k + (double)d->T_kv * (double)(d->d_k + d->d_v);
 
     return (double)(run->rows.b1 - run->rows.b0) * (double)d->h * rows * each >= 1e6;
 }
@@ -141,10 +153,10 @@ static void set_domain(struct job *job, enum attn_stage stage)
 }
 
 /* The right stages first … last on every piece. */
-static bool run_fused(const struct attn_run_ctx *run, enum attn_stage first, enum attn_stage last,
-                      struct attn_err *err)
+static bool run_fused(const struct attn_run_ctx *run, enum attn_stage first,
+                      enum attn_stage last, struct attn_err *err)
 {
-    struct job job = { .run = run };
+    struct job job = {.run = run};
 
     set_domain(&job, first);
     for (int s = (int)first; s <= (int)last; s++)
@@ -154,27 +166,29 @@ static bool run_fused(const struct attn_run_ctx *run, enum attn_stage first, enu
 
 static bool run_tiled(const struct attn_run_ctx *run, struct attn_err *err)
 {
-    struct job job = { .run = run, .stage = { attn_tiled }, .stages = 1 };
+    struct job job = {.run = run, .stage = {attn_tiled}, .stages = 1};
 
     set_domain(&job, ATTN_STAGE_SCORE);
     return run_job(&job, err);
 }
 
-/* ---- the layer ------------------------------------------------------------------------------ */
+/* ---- the layer ---- */
 
-bool attn_stage_all(const struct attn_run_ctx *run, enum attn_stage stage, struct attn_err *err)
+bool attn_stage_all(const struct attn_run_ctx *run, enum attn_stage stage,
+                    struct attn_err *err)
 {
     return run_fused(run, stage, stage, err);
 }
 
-/* One stage after the other everywhere, since a replacement may read what other pieces wrote. */
+/* One stage after the other everywhere, since a replacement may read what other pieces
+ * wrote. */
 static bool run_swapped(const struct attn_run_ctx *run, const struct group_row *group,
                         struct attn_err *err)
 {
     for (int s = (int)group->first; s <= (int)group->last; s++) {
         attn_stage_fn *other = run->swap->stage[s];
 
-        if (other ? !other(run, (struct attn_piece){ 0 }, err)
+        if (other ? !other(run, (struct attn_piece){0}, err)
                   : !attn_stage_all(run, (enum attn_stage)s, err))
             return false;
     }
@@ -204,13 +218,15 @@ static size_t count_empty(const struct attn_run_ctx *run)
     return count;
 }
 
-/* The tiled path has no stages SCORE … MIX to replace: a swap of those does nothing there. */
+/* The tiled path has no stages SCORE … MIX to replace: a swap of those does nothing
+ * there. */
 bool attn_run_rows(const struct attn_problem *p, const struct attn_plan *plan,
-                   struct attn_rows rows, struct attn_arena *arena, const struct attn_exec *exec,
-                   const struct attn_swap *swap, struct attn_trace *trace, struct attn_err *err)
+                   struct attn_rows rows, struct attn_arena *arena,
+                   const struct attn_exec *exec, const struct attn_swap *swap,
+                   struct attn_trace *trace, struct attn_err *err)
 {
-    const struct attn_run_ctx run = { .p = p, .plan = plan, .t = trace, .exec = exec,
-                                      .swap = swap, .rows = rows };
+    const struct attn_run_ctx run = {
+        .p = p, .plan = plan, .t = trace, .exec = exec, .swap = swap, .rows = rows};
 
     assert(plan->path == ATTN_PATH_DENSE || plan->path == ATTN_PATH_TILED);
     assert(rows.b0 <= rows.b1 && rows.b1 <= p->d.B);
@@ -228,9 +244,10 @@ bool attn_run_rows(const struct attn_problem *p, const struct attn_plan *plan,
 
 bool attn_run(const struct attn_problem *p, const struct attn_plan *plan,
               struct attn_arena *arena, const struct attn_exec *exec,
-              const struct attn_swap *swap, struct attn_trace *trace, struct attn_err *err)
+              const struct attn_swap *swap, struct attn_trace *trace,
+              struct attn_err *err)
 {
-    const struct attn_rows all = { .b1 = p->d.B, .i1 = p->d.T_q };
+    const struct attn_rows all = {.b1 = p->d.B, .i1 = p->d.T_q};
 
     return attn_run_rows(p, plan, all, arena, exec, swap, trace, err);
 }

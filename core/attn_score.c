@@ -1,5 +1,5 @@
 /*
- * attn_score.c - the table of score functions: how well a query fits a key, before any scale.
+ * attn_score.c - the table of score functions: how well a query fits a key, unscaled.
  * Not here: scale, temperature and softcap (attn_softmax.c), masks (attn_mask.c).
  * Start reading at SCORES.
  */
@@ -8,7 +8,8 @@
 #include <math.h>
 #include <string.h>
 
-/* s = sum_c q_c k_c;  ds/dq = k, ds/dk = q.  Source: Vaswani et al. 2017, section 3.2.1. */
+/* s = sum_c q_c k_c;  ds/dq = k, ds/dk = q.  Source: Vaswani et al. 2017, section 3.2.1.
+ */
 static double dot_product(size_t d_k, const double *q, const double *k, const double *v_a,
                           double g, double *dq, double *dk, double *dv)
 {
@@ -27,11 +28,12 @@ static double dot_product(size_t d_k, const double *q, const double *k, const do
 }
 
 /*
- * s = sum_c v_c t_c with t = tanh(q + k);  ds/dq_c = ds/dk_c = v_c (1 - t_c^2), ds/dv_c = t_c.
- * Source: Bahdanau, Cho, Bengio 2014, appendix A.1.2 (q and k stand for their W_a s and U_a h).
+ * s = sum_c v_c t_c with t = tanh(q + k);  ds/dq_c = ds/dk_c = v_c (1 - t_c^2), ds/dv_c =
+ * t_c. Source: Bahdanau, Cho, Bengio 2014, appendix A.1.2 (q and k stand for their W_a s
+ * and U_a h).
  */
-static double additive(size_t d_k, const double *q, const double *k, const double *v_a, double g,
-                       double *dq, double *dk, double *dv)
+static double additive(size_t d_k, const double *q, const double *k, const double *v_a,
+                       double g, double *dq, double *dk, double *dv)
 {
     double s = 0;
 
@@ -55,16 +57,16 @@ static void additive_keys(enum attn_dtype dtype, size_t n, size_t d_k, const voi
 }
 
 static const struct attn_score_row SCORES[] = {
-    { .name = "dot_product",
-      .formula = "S_ij = (q_i . k_j) * scale",
-      .pair = dot_product,
-      .scaled_by_default = true,
-      .bilinear = true },
-    { .name = "additive",
-      .formula = "S_ij = v_a . tanh(q_i + k_j)",
-      .pair = additive,
-      .needs_v_a = true,
-      .keys = additive_keys },
+    {.name = "dot_product",
+     .formula = "S_ij = (q_i . k_j) * scale",
+     .pair = dot_product,
+     .scaled_by_default = true,
+     .bilinear = true},
+    {.name = "additive",
+     .formula = "S_ij = v_a . tanh(q_i + k_j)",
+     .pair = additive,
+     .needs_v_a = true,
+     .keys = additive_keys},
 };
 
 size_t attn_score_count(void)

@@ -11,7 +11,8 @@
 #include <string.h>
 
 /* Row i of head h of item b of an object (B,h,T_q,…), or NULL when it is not held. */
-static void *row_of(const struct attn_trace *t, enum attn_object o, size_t b, size_t h, size_t i)
+static void *row_of(const struct attn_trace *t, enum attn_object o, size_t b, size_t h,
+                    size_t i)
 {
     if (!t->t[o].p)
         return NULL;
@@ -21,7 +22,7 @@ static void *row_of(const struct attn_trace *t, enum attn_object o, size_t b, si
     return (char *)m.p + i * m.ld * attn_dtype_bytes(m.dtype);
 }
 
-/* ---- SCORE ---------------------------------------------------------------------------------- */
+/* ---- SCORE ---- */
 
 void attn_score_block(const struct attn_problem *p, struct attn_mat S, struct attn_mat Q,
                       struct attn_mat K)
@@ -37,8 +38,8 @@ void attn_score_block(const struct attn_problem *p, struct attn_mat S, struct at
                        p->in[ATTN_IN_V_A].p, (char *)S.p + r * S.ld * bytes);
 }
 
-/* S_raw = Q K^T (or the additive score), S = softcap(S_raw * scale / temperature): every pair,
-   forbidden ones too. */
+/* S_raw = Q K^T (or the additive score), S = softcap(S_raw * scale / temperature): every
+   pair, forbidden ones too. */
 bool attn_stage_score(const struct attn_run_ctx *run, struct attn_piece piece,
                       struct attn_err *err)
 {
@@ -51,7 +52,8 @@ bool attn_stage_score(const struct attn_run_ctx *run, struct attn_piece piece,
 
     (void)err;
     attn_score_block(
-        p, raw, attn_mat_rows(attn_slice(&run->t->t[ATTN_Q], piece.b, piece.h), piece.i0, rows),
+        p, raw,
+        attn_mat_rows(attn_slice(&run->t->t[ATTN_Q], piece.b, piece.h), piece.i0, rows),
         attn_slice(&run->t->t[ATTN_K], piece.b, g));
     if (run->t->t[ATTN_S].p)
         kernel->scale_cap(rows * raw.cols, raw.p, p->scale / p->temperature, p->softcap,
@@ -59,7 +61,7 @@ bool attn_stage_score(const struct attn_run_ctx *run, struct attn_piece piece,
     return true;
 }
 
-/* ---- MASK ----------------------------------------------------------------------------------- */
+/* ---- MASK ---- */
 
 bool attn_bias_row(const struct attn_problem *p, size_t b, size_t h, size_t i, size_t j0,
                    size_t j1, double *m)
@@ -69,9 +71,9 @@ bool attn_bias_row(const struct attn_problem *p, size_t b, size_t h, size_t i, s
     if (!t->p && !p->alibi)
         return false;
 
-    const double *added = t->p ? (const double *)t->p + b * t->stride_b + h * t->stride_h
-                                     + i * t->stride_i
-                               : NULL;
+    const double *added =
+        t->p ? (const double *)t->p + b * t->stride_b + h * t->stride_h + i * t->stride_i
+             : NULL;
     const double slope = p->alibi ? p->alibi[h] : 0;
     const double at = (double)((ptrdiff_t)i + p->shift);
 
@@ -128,7 +130,7 @@ bool attn_stage_mask(const struct attn_run_ctx *run, struct attn_piece piece,
     return true;
 }
 
-/* ---- SOFTMAX -------------------------------------------------------------------------------- */
+/* ---- SOFTMAX ---- */
 
 const double *attn_sink_of(const struct attn_problem *p, size_t h, double *sink)
 {
@@ -162,10 +164,11 @@ bool attn_allowed_span(const uint8_t *allow, size_t n, size_t *j0, size_t *j1)
     return true;
 }
 
-/* A of one row with an allowed key in [j0, j1); returns its lse.  Rows of s, m, allow and a are
-   whole; m may be NULL. */
+/* A of one row with an allowed key in [j0, j1); returns its lse.  Rows of s, m, allow and
+   a are whole; m may be NULL. */
 static double softmax_row(const struct attn_problem *p, const uint8_t *allow, size_t j0,
-                          size_t j1, const char *s, const char *m, const double *sink, char *a)
+                          size_t j1, const char *s, const char *m, const double *sink,
+                          char *a)
 {
     const struct attn_kernel *kernel = attn_kernel_of(p->dtype);
     const size_t bytes = attn_dtype_bytes(p->dtype);
@@ -174,12 +177,13 @@ static double softmax_row(const struct attn_problem *p, const uint8_t *allow, si
     memset(a, 0, j0 * bytes);
     memset(a + j1 * bytes, 0, (p->d.T_kv - j1) * bytes);
     return kernel
-        ->softmax_row(j1 - j0, s + j0 * bytes, m ? m + j0 * bytes : NULL, all ? NULL : allow + j0,
-                      sink, a + j0 * bytes)
+        ->softmax_row(j1 - j0, s + j0 * bytes, m ? m + j0 * bytes : NULL,
+                      all ? NULL : allow + j0, sink, a + j0 * bytes)
         .lse;
 }
 
-/* What a row without any allowed key gives; its sum of exponentials is 0 whatever the mode. */
+/* What a row without any allowed key gives; its sum of exponentials is 0 whatever the
+ * mode. */
 static bool empty_row(const struct attn_problem *p, size_t b, size_t h, size_t i, void *a,
                       struct attn_err *err)
 {
@@ -199,9 +203,9 @@ static bool empty_row(const struct attn_problem *p, size_t b, size_t h, size_t i
 /*
  * A = softmax over keys of S + M, lse, S_masked and the flags of empty rows.
  *
- * A is exactly 0 where forbidden, whatever S holds there.  A row is NaN at its allowed keys when
- * an allowed score is NaN or +Infinity, or when all of them are -Infinity (0/0: overflow has left
- * nothing to weigh).  Empty rows have lse -Infinity, with a sink too.
+ * A is exactly 0 where forbidden, whatever S holds there.  A row is NaN at its allowed
+ * keys when an allowed score is NaN or +Infinity, or when all of them are -Infinity (0/0:
+ * overflow has left nothing to weigh).  Empty rows have lse -Infinity, with a sink too.
  */
 bool attn_stage_softmax(const struct attn_run_ctx *run, struct attn_piece piece,
                         struct attn_err *err)
@@ -215,8 +219,10 @@ bool attn_stage_softmax(const struct attn_run_ctx *run, struct attn_piece piece,
     for (size_t i = piece.i0; i < piece.i1; i++) {
         const size_t row = (b * p->d.h + h) * p->d.T_q + i;
         const uint8_t *allow = row_of(run->t, ATTN_ALLOWED, b, h, i);
-        const void *s = row_of(run->t, ATTN_S, b, h, i), *m = row_of(run->t, ATTN_M, b, h, i);
-        void *a = row_of(run->t, ATTN_A, b, h, i), *sm = row_of(run->t, ATTN_S_MASKED, b, h, i);
+        const void *s = row_of(run->t, ATTN_S, b, h, i),
+                   *m = row_of(run->t, ATTN_M, b, h, i);
+        void *a = row_of(run->t, ATTN_A, b, h, i),
+             *sm = row_of(run->t, ATTN_S_MASKED, b, h, i);
         double lse = -(double)INFINITY;
         size_t j0 = 0, j1 = 0;
 

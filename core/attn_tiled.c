@@ -1,9 +1,8 @@
 /*
- * attn_tiled.c - SCORE to MIX of a block of rows without a T_q x T_kv tensor: tiles of keys pass
- * by, and each row keeps its running maximum and sum.
- * Not here: the dense stages (attn_softmax.c, attn_mix.c), one row of one tile
- * (attn_kernel.inc).
- * Start reading at attn_tiled.
+ * attn_tiled.c - SCORE to MIX of a block of rows without a T_q x T_kv tensor: tiles of
+ * keys pass by, and each row keeps its running maximum and sum. Not here: the dense
+ * stages (attn_softmax.c, attn_mix.c), one row of one tile (attn_kernel.inc). Start
+ * reading at attn_tiled.
  */
 #include "core/attn_core.h"
 
@@ -14,19 +13,20 @@
 enum { TILE_KEYS = 64 };
 
 struct row_state {
-    size_t j0, j1;                 /* keys that the rules may allow                               */
-    bool exact;                    /* … and do                                                    */
+    size_t j0, j1; /* keys that the rules may allow */
+    bool exact;    /* … and do */
     struct attn_online online;
 };
 
-struct tile {                      /* one block of rows on its way over the keys: 80 kB           */
+struct tile { /* one block of rows on its way over the keys: 80 kB */
     const struct attn_problem *p;
     struct attn_piece piece;
     size_t rows, bytes;
     struct attn_mat Q, K, V, H;
     struct row_state row[ATTN_ROW_BLOCK];
     uint8_t allow[ATTN_ROW_BLOCK * TILE_KEYS];
-    double weight[ATTN_ROW_BLOCK * TILE_KEYS];   /* of dtype: S, then exp(S + M - max) / sum      */
+    double
+        weight[ATTN_ROW_BLOCK * TILE_KEYS]; /* of dtype: S, then exp(S + M - max) / sum */
 };
 
 static void start_rows(struct tile *t, const double *sink)
@@ -34,11 +34,11 @@ static void start_rows(struct tile *t, const double *sink)
     for (size_t r = 0; r < t->rows; r++) {
         struct row_state *row = &t->row[r];
 
-        *row = (struct row_state){ .online.max = -(double)INFINITY };
+        *row = (struct row_state){.online.max = -(double)INFINITY};
         if (sink && *sink > -(double)INFINITY)
-            row->online = (struct attn_online){ .max = *sink, .sum = 1 };
-        attn_allow_range(t->p, t->piece.b, t->piece.h, t->piece.i0 + r, &row->j0, &row->j1,
-                         &row->exact);
+            row->online = (struct attn_online){.max = *sink, .sum = 1};
+        attn_allow_range(t->p, t->piece.b, t->piece.h, t->piece.i0 + r, &row->j0,
+                         &row->j1, &row->exact);
         memset((char *)t->H.p + r * t->H.ld * t->bytes, 0, t->H.cols * t->bytes);
     }
 }
@@ -67,9 +67,10 @@ static bool tile_is_read(const struct tile *t, size_t j, size_t keys)
 }
 
 /*
- * Turns the raw scores of row r and keys first … end - 1 of the tile that starts at key j into
- * weights under the running maximum and sum, and brings the row's H to these.  H is a mean at all
- * times, never a bare sum: values near the end of the range would overflow in one.
+ * Turns the raw scores of row r and keys first … end - 1 of the tile that starts at key j
+ * into weights under the running maximum and sum, and brings the row's H to these.  H is
+ * a mean at all times, never a bare sum: values near the end of the range would overflow
+ * in one.
  */
 static void weigh_row(struct tile *t, size_t r, size_t j, size_t first, size_t end)
 {
@@ -97,7 +98,7 @@ static void weigh_row(struct tile *t, size_t r, size_t j, size_t first, size_t e
     const double factor =
         kernel->online_row(n, s, biased ? m : NULL, t->row[r].exact ? NULL : allow, o, s);
 
-    if (o->sum == 0)               /* no score above -Infinity so far: weights and H are 0        */
+    if (o->sum == 0) /* no score above -Infinity so far: weights and H are 0 */
         return;
     kernel->scale_cap(n, s, 1 / o->sum, 0, s);
     if (before != 0)
@@ -106,8 +107,11 @@ static void weigh_row(struct tile *t, size_t r, size_t j, size_t first, size_t e
 
 static void run_tile(struct tile *t, size_t j, size_t keys)
 {
-    const struct attn_mat S = { .dtype = t->p->dtype, .p = t->weight, .rows = t->rows,
-                                .cols = keys, .ld = TILE_KEYS };
+    const struct attn_mat S = {.dtype = t->p->dtype,
+                               .p = t->weight,
+                               .rows = t->rows,
+                               .cols = keys,
+                               .ld = TILE_KEYS};
 
     attn_score_block(t->p, S, t->Q, attn_mat_rows(t->K, j, keys));
     memset(t->allow, 0, sizeof t->allow);
@@ -175,16 +179,18 @@ static bool finish_rows(const struct tile *t, const struct attn_trace *trace,
  *     m' = max(m, max_j s_j);  l' = l e^(m - m') + sum_j e^(s_j - m');
  *     H' = H e^(m - m') l / l' + sum_j e^(s_j - m') / l' v_j
  *
- * Tiles that no row of the piece may read are skipped, products included.  Values, NaN, overflow
- * and empty rows as in the dense path (attn_stage_softmax, attn_mix_keys).
+ * Tiles that no row of the piece may read are skipped, products included.  Values, NaN,
+ * overflow and empty rows as in the dense path (attn_stage_softmax, attn_mix_keys).
  * Source: Milakov and Gimelshein 2018; Dao et al. 2022, algorithm 1.
  */
-bool attn_tiled(const struct attn_run_ctx *run, struct attn_piece piece, struct attn_err *err)
+bool attn_tiled(const struct attn_run_ctx *run, struct attn_piece piece,
+                struct attn_err *err)
 {
     const struct attn_trace *trace = run->t;
     const struct attn_dims *d = &run->p->d;
     const size_t rows = piece.i1 - piece.i0, g = attn_kv_head(d, piece.h);
-    struct attn_mat H = attn_mat_rows(attn_slice(&trace->t[ATTN_H], piece.b, 0), piece.i0, rows);
+    struct attn_mat H =
+        attn_mat_rows(attn_slice(&trace->t[ATTN_H], piece.b, 0), piece.i0, rows);
     double value;
     size_t j0, j1;
     struct tile t;
@@ -212,6 +218,7 @@ bool attn_tiled(const struct attn_run_ctx *run, struct attn_piece piece, struct 
         return false;
     if (trace->t[ATTN_H_HEADS].p)
         attn_mat_copy(attn_mat_rows(attn_slice(&trace->t[ATTN_H_HEADS], piece.b, piece.h),
-                                    piece.i0, rows), H);
+                                    piece.i0, rows),
+                      H);
     return true;
 }

@@ -1,8 +1,7 @@
 /*
- * test_attn_kernel.c - the inner loops: accuracy of exp and tanh in ulp, exact zeros, rows of
- * scores, and the same bits for every vector width.
- * Not here: stages (test_attn_softmax.c, test_attn_mix.c).
- * Start reading at exp_is_accurate.
+ * test_attn_kernel.c - the inner loops: accuracy of exp and tanh in ulp, exact zeros,
+ * rows of scores, and the same bits for every vector width. Not here: stages
+ * (test_attn_softmax.c, test_attn_mix.c). Start reading at exp_is_accurate.
  */
 #include "core/attn_core.h"
 #include "make_problem.h"
@@ -16,7 +15,7 @@
 /* Measured: 0.86 and 0.93 for exp, 2.5 for tanh. */
 static const double EXP_ULP = 1.0, TANH_ULP = 3.0;
 
-enum { MANY = 37 };                /* more than two registers of any width, and a rest            */
+enum { MANY = 37 }; /* more than two registers of any width, and a rest */
 
 /* Distance in units of the last place of the dtype at `want`. */
 static double ulps(enum attn_dtype dtype, double got, long double want)
@@ -26,7 +25,8 @@ static double ulps(enum attn_dtype dtype, double got, long double want)
     int e;
 
     frexpl(want, &e);
-    return (double)fabsl(ldexpl((long double)got - want, digits - (e < least ? least : e)));
+    return (double)fabsl(
+        ldexpl((long double)got - want, digits - (e < least ? least : e)));
 }
 
 typedef void unary_fn(size_t n, const void *x, void *y);
@@ -99,7 +99,8 @@ static double worst_tanh(enum attn_dtype dtype, double high)
     for (int n = -100000; n <= 100000; n++) {
         const double raw = high * n / 100000;
         const double x = dtype == ATTN_F64 ? raw : (double)(float)raw;
-        const double off = ulps(dtype, one(dtype, kernel->tanh, x), tanhl((long double)x));
+        const double off =
+            ulps(dtype, one(dtype, kernel->tanh, x), tanhl((long double)x));
 
         worst = off > worst || isnan(off) ? off : worst;
     }
@@ -121,7 +122,7 @@ Test(attn_kernel, tanh_is_accurate)
     }
 }
 
-/* ---- rows ----------------------------------------------------------------------------------- */
+/* ---- rows ---- */
 
 struct row {
     double s[MANY], m[MANY], a[MANY];
@@ -142,7 +143,8 @@ static struct row random_row(struct made *m, size_t allowed_of_4)
 }
 
 /* a, in long double, and the log of the sum. */
-static long double slow_softmax(const struct row *r, size_t n, const double *sink, long double *a)
+static long double slow_softmax(const struct row *r, size_t n, const double *sink,
+                                long double *a)
 {
     long double max = sink ? (long double)*sink : -(long double)INFINITY, sum;
 
@@ -162,8 +164,8 @@ static long double slow_softmax(const struct row *r, size_t n, const double *sin
 Test(attn_kernel, softmax_row_is_right)
 {
     const struct attn_kernel *kernel = attn_kernel_of(ATTN_F64);
-    struct made random = { .state = 5 };
-    const double sinks[] = { -3, 0, 40 };
+    struct made random = {.state = 5};
+    const double sinks[] = {-3, 0, 40};
 
     for (size_t n = 1; n <= MANY; n++)
         for (size_t k = 0; k <= ATTN_COUNT(sinks); k++) {
@@ -180,7 +182,8 @@ Test(attn_kernel, softmax_row_is_right)
             cr_assert_not(out.empty);
             cr_assert_float_eq(out.lse, (double)lse, 1e-14 * fmax(1, fabs((double)lse)));
             for (size_t j = 0; j < n; j++) {
-                cr_assert(fabsl((long double)r.a[j] - want[j]) <= 1e-15L, "n %zu j %zu", n, j);
+                cr_assert(fabsl((long double)r.a[j] - want[j]) <= 1e-15L, "n %zu j %zu",
+                          n, j);
                 cr_assert(r.allow[j] || r.a[j] == 0);
             }
         }
@@ -189,10 +192,10 @@ Test(attn_kernel, softmax_row_is_right)
 Test(attn_kernel, scores_may_be_far_from_zero)
 {
     const struct attn_kernel *kernel = attn_kernel_of(ATTN_F64);
-    const double far[] = { 1e4, -1e4, 1e300, -1e300 };
+    const double far[] = {1e4, -1e4, 1e300, -1e300};
 
     for (size_t k = 0; k < ATTN_COUNT(far); k++) {
-        double s[] = { far[k], far[k], far[k] - fabs(far[k]) };
+        double s[] = {far[k], far[k], far[k] - fabs(far[k])};
 
         kernel->softmax_row(3, s, NULL, NULL, NULL, s);
         cr_assert_eq(s[0], 0.5);
@@ -204,8 +207,8 @@ Test(attn_kernel, scores_may_be_far_from_zero)
 Test(attn_kernel, what_stands_at_forbidden_keys_is_ignored)
 {
     const struct attn_kernel *kernel = attn_kernel_of(ATTN_F64);
-    const double wrong[] = { NAN, INFINITY, -INFINITY, 1e308 };
-    struct made random = { .state = 6 };
+    const double wrong[] = {NAN, INFINITY, -INFINITY, 1e308};
+    struct made random = {.state = 6};
 
     for (size_t k = 0; k < ATTN_COUNT(wrong); k++) {
         struct row r = random_row(&random, 2), other = r;
@@ -222,19 +225,20 @@ Test(attn_kernel, what_stands_at_forbidden_keys_is_ignored)
 Test(attn_kernel, overflow_is_nan_and_only_where_allowed)
 {
     const struct attn_kernel *kernel = attn_kernel_of(ATTN_F64);
-    const uint8_t allow[] = { 1, 0, 1 };
-    const double rows[][3] = { { INFINITY, 0, 1 }, { NAN, 0, 1 }, { -INFINITY, 0, -INFINITY } };
+    const uint8_t allow[] = {1, 0, 1};
+    const double rows[][3] = {{INFINITY, 0, 1}, {NAN, 0, 1}, {-INFINITY, 0, -INFINITY}};
     double a[3];
 
     for (size_t r = 0; r < ATTN_COUNT(rows); r++) {
-        const struct attn_softmax_out out = kernel->softmax_row(3, rows[r], NULL, allow, NULL, a);
+        const struct attn_softmax_out out =
+            kernel->softmax_row(3, rows[r], NULL, allow, NULL, a);
 
         cr_assert_not(out.empty);
         cr_assert(isnan(a[0]));
         cr_assert_eq(a[1], 0);
         cr_assert(isnan(a[2]));
     }
-    kernel->softmax_row(3, (double[]){ -INFINITY, 5, 1 }, NULL, allow, NULL, a);
+    kernel->softmax_row(3, (double[]){-INFINITY, 5, 1}, NULL, allow, NULL, a);
     cr_assert_eq(a[0], 0);
     cr_assert_eq(a[2], 1);
 }
@@ -242,9 +246,9 @@ Test(attn_kernel, overflow_is_nan_and_only_where_allowed)
 Test(attn_kernel, row_without_keys_is_empty_with_a_sink_too)
 {
     const struct attn_kernel *kernel = attn_kernel_of(ATTN_F64);
-    const uint8_t allow[] = { 0, 0, 0 };
-    const double s[] = { 1, 2, 3 }, sink = 4;
-    double a[] = { 7, 7, 7 };
+    const uint8_t allow[] = {0, 0, 0};
+    const double s[] = {1, 2, 3}, sink = 4;
+    double a[] = {7, 7, 7};
 
     for (int with = 0; with < 2; with++) {
         const struct attn_softmax_out out =
@@ -256,22 +260,23 @@ Test(attn_kernel, row_without_keys_is_empty_with_a_sink_too)
     }
 }
 
-/* A row cut anywhere, its weights put on one scale at the end, is the row in one piece. */
+/* A row cut anywhere, its weights put on one scale at the end, is the row in one piece.
+ */
 Test(attn_kernel, online_rows_add_up)
 {
     const struct attn_kernel *kernel = attn_kernel_of(ATTN_F64);
-    struct made random = { .state = 8 };
+    struct made random = {.state = 8};
 
     for (size_t cut = 0; cut <= MANY; cut++) {
         struct row r = random_row(&random, 2);
-        struct attn_online o = { .max = -INFINITY };
+        struct attn_online o = {.max = -INFINITY};
         double whole[MANY];
 
         kernel->softmax_row(MANY, r.s, r.m, r.allow, NULL, whole);
         kernel->online_row(cut, r.s, r.m, r.allow, &o, r.a);
 
-        const double factor = kernel->online_row(MANY - cut, r.s + cut, r.m + cut, r.allow + cut,
-                                                 &o, r.a + cut);
+        const double factor = kernel->online_row(MANY - cut, r.s + cut, r.m + cut,
+                                                 r.allow + cut, &o, r.a + cut);
 
         for (size_t j = 0; j < MANY; j++)
             cr_assert_float_eq(r.a[j] * (j < cut ? factor : 1) / o.sum, whole[j], 1e-15);
@@ -281,7 +286,7 @@ Test(attn_kernel, online_rows_add_up)
 Test(attn_kernel, masked_is_the_sum_or_minus_infinity)
 {
     const struct attn_kernel *kernel = attn_kernel_of(ATTN_F64);
-    struct made random = { .state = 9 };
+    struct made random = {.state = 9};
     const struct row r = random_row(&random, 2);
     double y[MANY];
 
@@ -298,7 +303,7 @@ Test(attn_kernel, masked_is_the_sum_or_minus_infinity)
 Test(attn_kernel, scale_and_softcap)
 {
     const struct attn_kernel *kernel = attn_kernel_of(ATTN_F64);
-    struct made random = { .state = 10 };
+    struct made random = {.state = 10};
     const struct row r = random_row(&random, 4);
     double y[MANY];
 
@@ -312,7 +317,7 @@ Test(attn_kernel, scale_and_softcap)
 
 Test(attn_kernel, all_finite_finds_one_anywhere)
 {
-    const double wrong[] = { NAN, INFINITY, -INFINITY };
+    const double wrong[] = {NAN, INFINITY, -INFINITY};
 
     for (int dtype = ATTN_F64; dtype <= ATTN_F32; dtype++) {
         const struct attn_kernel *kernel = attn_kernel_of((enum attn_dtype)dtype);
@@ -342,7 +347,8 @@ Test(attn_kernel, small_loops)
         y[n] = z[n] = 3 * (double)n;
         dot += x[n] * y[n];
     }
-    cr_assert_eq(kernel->dot(MANY, x, y), dot, "small whole numbers are exact in any order");
+    cr_assert_eq(kernel->dot(MANY, x, y), dot,
+                 "small whole numbers are exact in any order");
     kernel->axpy(MANY, 2, x, y);
     for (size_t n = 0; n < MANY; n++)
         cr_assert_eq(y[n], z[n] + 2 * x[n]);
@@ -351,11 +357,12 @@ Test(attn_kernel, small_loops)
     cr_assert_arr_eq(x, y, sizeof x);
 }
 
-/* ---- widths --------------------------------------------------------------------------------- */
+/* ---- widths ---- */
 
 /* Everything that a kernel computes of one row, in one place to be compared. */
 struct results {
-    double exp[MANY], tanh[MANY], scaled[MANY], softmax[MANY], additive[MANY / 5], dot, lse;
+    double exp[MANY], tanh[MANY], scaled[MANY], softmax[MANY], additive[MANY / 5], dot,
+        lse;
 };
 
 static void all_of(const struct attn_kernel *kernel, const struct row *r, size_t n,
@@ -376,7 +383,7 @@ static void all_of(const struct attn_kernel *kernel, const struct row *r, size_t
 
 Test(attn_kernel, every_width_gives_the_same_bits)
 {
-    struct made random = { .state = 12 };
+    struct made random = {.state = 12};
     size_t compared = 0;
 
     for (int dtype = ATTN_F64; dtype <= ATTN_F32; dtype++)
@@ -386,12 +393,14 @@ Test(attn_kernel, every_width_gives_the_same_bits)
 
             all_of(attn_kernel_of((enum attn_dtype)dtype), &r, n, &best);
             for (size_t w = 0; w < attn_kernel_widths(); w++) {
-                const struct attn_kernel *kernel = attn_kernel_width((enum attn_dtype)dtype, w);
+                const struct attn_kernel *kernel =
+                    attn_kernel_width((enum attn_dtype)dtype, w);
 
                 if (!kernel)
                     continue;
                 all_of(kernel, &r, n, &other);
-                cr_assert_eq(memcmp(&best, &other, sizeof best), 0, "width %zu n %zu", w, n);
+                cr_assert_eq(memcmp(&best, &other, sizeof best), 0, "width %zu n %zu", w,
+                             n);
                 compared++;
             }
         }

@@ -1,8 +1,7 @@
 /*
- * test_attn_mix.c - H = A V: products longer and wider than one block, values that are not finite
- * reach exactly their readers, contributions.
- * Not here: where the weights come from (test_attn_softmax.c).
- * Start reading at products_of_any_size.
+ * test_attn_mix.c - H = A V: products longer and wider than one block, values that are
+ * not finite reach exactly their readers, contributions. Not here: where the weights come
+ * from (test_attn_softmax.c). Start reading at products_of_any_size.
  */
 #include "core/attn_core.h"
 #include "make_problem.h"
@@ -12,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct mix {                       /* A V with half of the pairs allowed                          */
+struct mix { /* A V with half of the pairs allowed */
     struct made m;
     size_t rows, keys, cols;
     double *A, *V, *H;
@@ -21,7 +20,7 @@ struct mix {                       /* A V with half of the pairs allowed        
 
 static void make_mix(struct mix *x, uint64_t seed, size_t rows, size_t keys, size_t cols)
 {
-    *x = (struct mix){ .m.state = seed, .rows = rows, .keys = keys, .cols = cols };
+    *x = (struct mix){.m.state = seed, .rows = rows, .keys = keys, .cols = cols};
     x->A = make_block(&x->m, rows * keys * sizeof(double));
     x->V = make_block(&x->m, keys * cols * sizeof(double));
     x->H = make_block(&x->m, rows * cols * sizeof(double));
@@ -36,9 +35,9 @@ static void make_mix(struct mix *x, uint64_t seed, size_t rows, size_t keys, siz
 
 static void mix(struct mix *x)
 {
-    const struct attn_mat H = { ATTN_F64, x->H, x->rows, x->cols, x->cols };
-    const struct attn_mat A = { ATTN_F64, x->A, x->rows, x->keys, x->keys };
-    const struct attn_mat V = { ATTN_F64, x->V, x->keys, x->cols, x->cols };
+    const struct attn_mat H = {ATTN_F64, x->H, x->rows, x->cols, x->cols};
+    const struct attn_mat A = {ATTN_F64, x->A, x->rows, x->keys, x->keys};
+    const struct attn_mat V = {ATTN_F64, x->V, x->keys, x->cols, x->cols};
 
     memset(x->H, 0, x->rows * x->cols * sizeof(double));
     attn_mix_keys(H, A, V, x->allow, x->keys);
@@ -51,7 +50,8 @@ static double slow(const struct mix *x, size_t i, size_t c)
 
     for (size_t j = 0; j < x->keys; j++)
         if (x->allow[i * x->keys + j] || x->A[i * x->keys + j] != 0)
-            sum += (long double)x->A[i * x->keys + j] * (long double)x->V[j * x->cols + c];
+            sum +=
+                (long double)x->A[i * x->keys + j] * (long double)x->V[j * x->cols + c];
     return (double)sum;
 }
 
@@ -68,7 +68,7 @@ static void check(const struct mix *x)
 
 Test(attn_mix, products_of_any_size)
 {
-    const size_t sizes[][3] = { { 1, 1, 1 }, { 3, 128, 64 }, { 5, 129, 65 }, { 128, 300, 130 } };
+    const size_t sizes[][3] = {{1, 1, 1}, {3, 128, 64}, {5, 129, 65}, {128, 300, 130}};
 
     for (size_t n = 0; n < ATTN_COUNT(sizes); n++) {
         struct mix x;
@@ -82,7 +82,7 @@ Test(attn_mix, products_of_any_size)
 
 Test(attn_mix, values_that_are_not_finite_reach_their_readers_only)
 {
-    const double wrong[] = { NAN, INFINITY, -INFINITY };
+    const double wrong[] = {NAN, INFINITY, -INFINITY};
 
     for (size_t n = 0; n < ATTN_COUNT(wrong); n++) {
         struct mix x;
@@ -108,7 +108,8 @@ Test(attn_mix, values_that_are_not_finite_reach_their_readers_only)
     }
 }
 
-/* A weight that is not 0 reads its key whatever the mask says: so does a faulty softmax. */
+/* A weight that is not 0 reads its key whatever the mask says: so does a faulty softmax.
+ */
 Test(attn_mix, a_weight_reads_even_where_forbidden)
 {
     struct mix x;
@@ -123,7 +124,8 @@ Test(attn_mix, a_weight_reads_even_where_forbidden)
     make_free(&x.m);
 }
 
-/* An allowed key of weight 0 (underflow) is read as well: 0 * Infinity is NaN, honestly. */
+/* An allowed key of weight 0 (underflow) is read as well: 0 * Infinity is NaN, honestly.
+ */
 Test(attn_mix, an_allowed_key_of_weight_zero_is_read)
 {
     struct mix x;
@@ -145,15 +147,18 @@ Test(attn_mix, contributions_add_up_and_heads_stand_side_by_side)
 
         make_problem(&m, seed, ATTN_F64, 8, 0, &MAKE_ALL);
         m.p.empty_rows = ATTN_EMPTY_ZERO;
-        make_run(&m.p, make_everything(&m.p, ATTN_PATH_DENSE), ATTN_PATH_DENSE, NULL, NULL, &r);
+        make_run(&m.p, make_everything(&m.p, ATTN_PATH_DENSE), ATTN_PATH_DENSE, NULL,
+                 NULL, &r);
 
         const struct attn_dims *d = &m.p.d;
-        const double *part = r.trace.t[ATTN_CONTRIBUTIONS].p, *heads = r.trace.t[ATTN_H_HEADS].p;
+        const double *part = r.trace.t[ATTN_CONTRIBUTIONS].p,
+                     *heads = r.trace.t[ATTN_H_HEADS].p;
         const double *joined = r.trace.t[ATTN_H].p;
 
         for (size_t row = 0; row < d->B * d->h * d->T_q; row++)
             for (size_t c = 0; c < d->d_v; c++) {
-                const size_t b = row / d->T_q / d->h, h = row / d->T_q % d->h, i = row % d->T_q;
+                const size_t b = row / d->T_q / d->h, h = row / d->T_q % d->h,
+                             i = row % d->T_q;
                 double sum = 0;
 
                 for (size_t j = 0; j < d->T_kv; j++)
@@ -167,25 +172,32 @@ Test(attn_mix, contributions_add_up_and_heads_stand_side_by_side)
     }
 }
 
-static bool softmax_forgets_the_mask(const struct attn_run_ctx *run, struct attn_piece piece,
-                                     struct attn_err *err)
+static bool softmax_forgets_the_mask(const struct attn_run_ctx *run,
+                                     struct attn_piece piece, struct attn_err *err)
 {
     const struct attn_tensor *s = &run->t->t[ATTN_S], *a = &run->t->t[ATTN_A];
     const size_t T = run->p->d.T_kv;
 
     (void)piece, (void)err;
     for (size_t row = 0; row < attn_tensor_count(s) / T; row++)
-        attn_kernel_of(ATTN_F64)->softmax_row(T, (double *)s->p + row * T, NULL, NULL, NULL,
-                                              (double *)a->p + row * T);
+        attn_kernel_of(ATTN_F64)->softmax_row(T, (double *)s->p + row * T, NULL, NULL,
+                                              NULL, (double *)a->p + row * T);
     return true;
 }
 
 /* After another softmax no key is left out because the rules forbid it. */
 Test(attn_mix, weights_of_a_wrong_softmax_count)
 {
-    const struct attn_dims d = { .B = 1, .T_q = 9, .T_kv = 9, .d_model = 4, .d_model_kv = 4,
-                                 .d_k = 3, .d_v = 2, .h = 1, .h_kv = 1 };
-    const struct attn_swap swap = { .stage[ATTN_STAGE_SOFTMAX] = softmax_forgets_the_mask };
+    const struct attn_dims d = {.B = 1,
+                                .T_q = 9,
+                                .T_kv = 9,
+                                .d_model = 4,
+                                .d_model_kv = 4,
+                                .d_k = 3,
+                                .d_v = 2,
+                                .h = 1,
+                                .h_kv = 1};
+    const struct attn_swap swap = {.stage[ATTN_STAGE_SOFTMAX] = softmax_forgets_the_mask};
     int64_t length = 4;
     struct made m;
     struct ran r;
@@ -195,17 +207,18 @@ Test(attn_mix, weights_of_a_wrong_softmax_count)
     struct attn_mask *mask = make_mask(&m, "padding");
 
     mask->arg[0].given = true;
-    mask->arg[0].table = (struct attn_table){ .elem = ATTN_ELEM_I64, .p = &length, .stride_b = 1 };
+    mask->arg[0].table =
+        (struct attn_table){.elem = ATTN_ELEM_I64, .p = &length, .stride_b = 1};
     make_prepare(&m);
-    make_run(&m.p, ATTN_BIT(ATTN_A) | ATTN_BIT(ATTN_V) | ATTN_BIT(ATTN_H), ATTN_PATH_DENSE, NULL,
-             &swap, &r);
+    make_run(&m.p, ATTN_BIT(ATTN_A) | ATTN_BIT(ATTN_V) | ATTN_BIT(ATTN_H),
+             ATTN_PATH_DENSE, NULL, &swap, &r);
     cr_assert(r.ok);
     for (size_t i = 0; i < d.T_q; i++) {
         double sum = 0;
 
         for (size_t j = 0; j < d.T_kv; j++)
-            sum += ((double *)r.trace.t[ATTN_A].p)[i * d.T_kv + j]
-                   * ((double *)r.trace.t[ATTN_V].p)[j * d.d_v];
+            sum += ((double *)r.trace.t[ATTN_A].p)[i * d.T_kv + j] *
+                   ((double *)r.trace.t[ATTN_V].p)[j * d.d_v];
         cr_assert_float_eq(((double *)r.trace.t[ATTN_H].p)[i * d.d_v], sum, 1e-14);
     }
     make_run_free(&r);

@@ -1,6 +1,6 @@
 /*
- * test_attn_rotate.c - RoPE on blocks of rows: the same numbers as the one-row rotation of those
- * who judge, untouched cached keys, and scores that depend on distances only.
+ * test_attn_rotate.c - RoPE on blocks of rows: the same numbers as the one-row rotation
+ * of those who judge, untouched cached keys, and scores that depend on distances only.
  * Not here: worked angles (the tests of attn_position.c).
  * Start reading at blocks_are_rows.
  */
@@ -11,19 +11,27 @@
 #include <math.h>
 #include <string.h>
 
-static const struct attn_dims SIZES = { .B = 2, .T_q = 3, .T_kv = 5, .T_past = 2, .d_model = 7,
-                                        .d_model_kv = 7, .d_k = 6, .d_v = 4, .h = 4, .h_kv = 2 };
+static const struct attn_dims SIZES = {.B = 2,
+                                       .T_q = 3,
+                                       .T_kv = 5,
+                                       .T_past = 2,
+                                       .d_model = 7,
+                                       .d_model_kv = 7,
+                                       .d_k = 6,
+                                       .d_v = 4,
+                                       .h = 4,
+                                       .h_kv = 2};
 
 static void make_rope(struct made *m, enum attn_dtype dtype, enum attn_rope_layout layout)
 {
     make_plain(m, 4, dtype, ATTN_SELF, SIZES);
-    m->p.rope = (struct attn_rope){ .on = true, .layout = layout, .base = 100 };
+    m->p.rope = (struct attn_rope){.on = true, .layout = layout, .base = 100};
     make_prepare(m);
 }
 
-static void check_rows(const struct attn_problem *p, struct attn_mat pre, struct attn_mat got,
-                       size_t first, double (*position)(const struct attn_problem *, size_t,
-                                                        size_t))
+static void check_rows(const struct attn_problem *p, struct attn_mat pre,
+                       struct attn_mat got, size_t first,
+                       double (*position)(const struct attn_problem *, size_t, size_t))
 {
     const struct attn_kernel *kernel = attn_kernel_of(p->dtype);
 
@@ -47,8 +55,8 @@ Test(attn_rotate, blocks_are_rows)
             struct ran r;
 
             make_rope(&m, (enum attn_dtype)dtype, (enum attn_rope_layout)layout);
-            make_run(&m.p, make_everything(&m.p, ATTN_PATH_DENSE), ATTN_PATH_DENSE, NULL, NULL,
-                     &r);
+            make_run(&m.p, make_everything(&m.p, ATTN_PATH_DENSE), ATTN_PATH_DENSE, NULL,
+                     NULL, &r);
             cr_assert(r.ok);
             check_rows(&m.p, attn_slice(&r.trace.t[ATTN_Q_PRE], 0, 3),
                        attn_slice(&r.trace.t[ATTN_Q], 0, 3), 0, attn_rope_position_q);
@@ -82,8 +90,8 @@ Test(attn_rotate, in_place_is_the_same)
     struct ran apart, in_place;
 
     make_rope(&m, ATTN_F64, ATTN_ROPE_INTERLEAVED);
-    make_run(&m.p, ATTN_BIT(ATTN_Q_PRE) | ATTN_BIT(ATTN_K_PRE), ATTN_PATH_DENSE, NULL, NULL,
-             &apart);
+    make_run(&m.p, ATTN_BIT(ATTN_Q_PRE) | ATTN_BIT(ATTN_K_PRE), ATTN_PATH_DENSE, NULL,
+             NULL, &apart);
     make_run(&m.p, ATTN_BIT(ATTN_Q), ATTN_PATH_DENSE, NULL, NULL, &in_place);
     cr_assert_neq(apart.trace.t[ATTN_Q_PRE].p, apart.trace.t[ATTN_Q].p);
     cr_assert_null(in_place.trace.t[ATTN_Q_PRE].p);
@@ -105,13 +113,13 @@ Test(attn_rotate, scores_depend_on_distances)
     d.T_past = 0;
     d.T_kv = 3;
     make_plain(&m, 5, ATTN_F64, ATTN_SELF, d);
-    m.p.rope = (struct attn_rope){ .on = true, .base = 10000 };
+    m.p.rope = (struct attn_rope){.on = true, .base = 10000};
     make_prepare(&m);
     make_run(&m.p, ATTN_BIT(ATTN_S), ATTN_PATH_DENSE, NULL, NULL, &here);
     for (size_t i = 0; i < 3; i++)
         q[i] = k[i] = 50 + (double)i;
-    m.p.rope.q = (struct attn_table){ .elem = ATTN_ELEM_F64, .p = q };
-    m.p.rope.k = (struct attn_table){ .elem = ATTN_ELEM_F64, .p = k };
+    m.p.rope.q = (struct attn_table){.elem = ATTN_ELEM_F64, .p = q};
+    m.p.rope.k = (struct attn_table){.elem = ATTN_ELEM_F64, .p = k};
     make_run(&m.p, ATTN_BIT(ATTN_S), ATTN_PATH_DENSE, NULL, NULL, &there);
     for (size_t n = 0; n < attn_tensor_count(&here.trace.t[ATTN_S]); n++)
         cr_assert_float_eq(attn_tensor_get(&here.trace.t[ATTN_S], n),

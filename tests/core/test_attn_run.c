@@ -1,21 +1,18 @@
 /*
- * test_attn_run.c - the whole layer against slow loops, and the promises about bits: an item alone,
- * earlier rows, unread rows, helpers.
- * Not here: single stages (test_attn_softmax.c, test_attn_mix.c, …).
- * Start reading at forward_is_right.
+ * test_attn_run.c - the whole layer against slow loops; errors, deadlines, replaced
+ * stages and parts of the rows. Not here: single stages (test_attn_softmax.c,
+ * test_attn_mix.c, …), bits (test_attn_bits.c). Start reading at forward_is_right.
  */
 #include "core/attn_core.h"
 #include "make_problem.h"
 #include "ref_forward.h"
 
 #include <criterion/criterion.h>
-#include <math.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
 /* Rounding of sums over at most 40 terms of size 1, through four products. */
-static const double TOLERANCE[] = { [ATTN_F64] = 1e-12, [ATTN_F32] = 3e-5 };
+static const double TOLERANCE[] = {[ATTN_F64] = 1e-12, [ATTN_F32] = 3e-5};
 
 static bool forward_is_right(uint64_t seed, enum attn_dtype dtype, enum attn_path path,
                              const struct make_features *may)
@@ -28,14 +25,15 @@ static bool forward_is_right(uint64_t seed, enum attn_dtype dtype, enum attn_pat
     make_problem(&m, seed, dtype, 12, 0, may);
     ref_forward(&m.p, &ref);
     make_run(&m.p, make_everything(&m.p, path), path, NULL, NULL, &r);
-    right = r.ok && r.trace.empty_count == ref.empty_count
-            && memcmp(r.trace.empty, ref.empty, m.p.d.B * m.p.d.h * m.p.d.T_q) == 0;
+    right = r.ok && r.trace.empty_count == ref.empty_count &&
+            memcmp(r.trace.empty, ref.empty, m.p.d.B * m.p.d.h * m.p.d.T_q) == 0;
     for (int o = ATTN_Q_PRE; right && o < ATTN_OBJECT_COUNT; o++)
         if (r.trace.t[o].p)
-            right = ref_same(&m.p, (enum attn_object)o, &r.trace.t[o], &ref, TOLERANCE[dtype]);
+            right = ref_same(&m.p, (enum attn_object)o, &r.trace.t[o], &ref,
+                             TOLERANCE[dtype]);
     if (!right)
-        fprintf(stderr, "seed %llu, dtype %d, path %d\n", (unsigned long long)seed, (int)dtype,
-                (int)path);
+        fprintf(stderr, "seed %llu, dtype %d, path %d\n", (unsigned long long)seed,
+                (int)dtype, (int)path);
     make_run_free(&r);
     ref_free(&ref);
     make_free(&m);
@@ -48,8 +46,8 @@ Test(attn_run, random_problems_are_right)
     for (uint64_t seed = 1; seed <= 400; seed++)
         for (int path = ATTN_PATH_DENSE; path <= ATTN_PATH_TILED; path++)
             for (int dtype = ATTN_F64; dtype <= ATTN_F32; dtype++)
-                cr_assert(forward_is_right(seed, (enum attn_dtype)dtype, (enum attn_path)path,
-                                           &MAKE_ALL));
+                cr_assert(forward_is_right(seed, (enum attn_dtype)dtype,
+                                           (enum attn_path)path, &MAKE_ALL));
 }
 
 Test(attn_run, plain_problems_are_right)
@@ -58,7 +56,8 @@ Test(attn_run, plain_problems_are_right)
         cr_assert(forward_is_right(seed, ATTN_F64, ATTN_PATH_DENSE, &MAKE_PLAIN));
 }
 
-/* More than one block of rows, more than one tile and more than one column of products. */
+/* More than one block of rows, more than one tile and more than one column of products.
+ */
 Test(attn_run, large_problem_is_right)
 {
     for (uint64_t seed = 1; seed <= 4; seed++) {
@@ -70,14 +69,16 @@ Test(attn_run, large_problem_is_right)
         for (int path = ATTN_PATH_DENSE; path <= ATTN_PATH_TILED; path++) {
             struct ran r;
 
-            make_run(&m.p, make_everything(&m.p, (enum attn_path)path)
-                               & ~ATTN_BIT(ATTN_CONTRIBUTIONS),
+            make_run(&m.p,
+                     make_everything(&m.p, (enum attn_path)path) &
+                         ~ATTN_BIT(ATTN_CONTRIBUTIONS),
                      (enum attn_path)path, NULL, NULL, &r);
             cr_assert(r.ok);
             for (int o = ATTN_Q_PRE; o < ATTN_OBJECT_COUNT; o++)
                 if (r.trace.t[o].p)
-                    cr_assert(ref_same(&m.p, (enum attn_object)o, &r.trace.t[o], &ref, 1e-12),
-                              "seed %d path %d", (int)seed, path);
+                    cr_assert(
+                        ref_same(&m.p, (enum attn_object)o, &r.trace.t[o], &ref, 1e-12),
+                        "seed %d path %d", (int)seed, path);
             make_run_free(&r);
         }
         ref_free(&ref);
@@ -85,236 +86,17 @@ Test(attn_run, large_problem_is_right)
     }
 }
 
-/* ---- bits ----------------------------------------------------------------------------------- */
-
-static const enum attn_object PER_ITEM[] = { ATTN_Q, ATTN_K,   ATTN_V, ATTN_S, ATTN_M,
-                                             ATTN_A, ATTN_LSE, ATTN_H, ATTN_Y };
-
-static bool item_is_alone(const struct attn_problem *p, const struct ran *whole, size_t b,
-                          enum attn_path path)
-{
-    struct attn_problem one;
-    struct ran alone;
-    bool same = true;
-
-    attn_problem_item(p, b, &one);
-    make_run(&one, make_everything(&one, path) & ~ATTN_BIT(ATTN_CONTRIBUTIONS), path, NULL, NULL,
-             &alone);
-    for (size_t n = 0; same && n < ATTN_COUNT(PER_ITEM); n++) {
-        const enum attn_object o = PER_ITEM[n];
-        struct attn_tensor part = whole->trace.t[o];
-
-        if (!part.p || !alone.trace.t[o].p)
-            continue;
-        part.dim[0] = 1;
-        part.p = (char *)part.p
-                 + b * attn_tensor_count(&part) * attn_dtype_bytes(part.dtype);
-        same = make_same_bits(&part, &alone.trace.t[o], ATTN_OBJECTS[o].name);
-    }
-    make_run_free(&alone);
-    return alone.ok && same;
-}
-
-Test(attn_run, item_alone_is_item_in_batch)
-{
-    for (uint64_t seed = 1; seed <= 60; seed++)
-        for (int path = ATTN_PATH_DENSE; path <= ATTN_PATH_TILED; path++) {
-            struct made m;
-            struct ran whole;
-
-            make_problem(&m, seed, seed % 2 ? ATTN_F64 : ATTN_F32, 40, 0, &MAKE_ALL);
-            make_run(&m.p,
-                     make_everything(&m.p, (enum attn_path)path) & ~ATTN_BIT(ATTN_CONTRIBUTIONS),
-                     (enum attn_path)path, NULL, NULL, &whole);
-            cr_assert(whole.ok);
-            for (size_t b = 0; b < m.p.d.B; b++)
-                cr_assert(item_is_alone(&m.p, &whole, b, (enum attn_path)path), "seed %d path %d",
-                          (int)seed, path);
-            make_run_free(&whole);
-            make_free(&m);
-        }
-}
-
-static void set_number(struct attn_tensor *t, size_t flat, double x)
-{
-    attn_kernel_of(t->dtype)->set(t->p, flat, x);
-}
-
-/* Multiplies X by x from row `first` of every item on. */
-static void blow_up(struct attn_tensor *t, size_t first, double x)
-{
-    const size_t item = t->dim[1] * t->dim[2];
-
-    for (size_t b = 0; b < t->dim[0]; b++)
-        for (size_t n = first * t->dim[2]; n < item; n++)
-            set_number(t, b * item + n, x * attn_tensor_get(t, b * item + n));
-}
-
-/* The first `rows` rows of every item, bit for bit. */
-static bool rows_same(const struct attn_tensor *a, const struct attn_tensor *b, size_t rows)
-{
-    const size_t row = a->dim[2] * attn_dtype_bytes(a->dtype), item = a->dim[1] * row;
-
-    for (size_t n = 0; n < a->dim[0]; n++)
-        if (memcmp((char *)a->p + n * item, (char *)b->p + n * item, rows * row) != 0)
-            return false;
-    return true;
-}
-
-enum { PREFIX = 100 };
-
-/* Later tokens are ordinary, huge, or so huge that V, K and S overflow. */
-static bool prefix_stays(enum attn_dtype dtype, enum attn_path path, double size)
-{
-    const struct attn_dims d = { .B = 2, .T_q = 150, .T_kv = 150, .d_model = 20,
-                                 .d_model_kv = 20, .d_k = 24, .d_v = 70, .h = 4, .h_kv = 2 };
-    struct made m;
-    struct ran before, after;
-    bool same;
-
-    make_plain(&m, 7, dtype, ATTN_SELF, d);
-    make_mask(&m, "causal");
-    make_prepare(&m);
-    make_run(&m.p, ATTN_BIT(ATTN_Y), path, NULL, NULL, &before);
-    blow_up(&m.p.in[ATTN_IN_X], PREFIX, size);
-    make_run(&m.p, ATTN_BIT(ATTN_Y), path, NULL, NULL, &after);
-    same = before.ok && after.ok
-           && rows_same(&before.trace.t[ATTN_Y], &after.trace.t[ATTN_Y], PREFIX)
-           && !rows_same(&before.trace.t[ATTN_Y], &after.trace.t[ATTN_Y], PREFIX + 1);
-    make_run_free(&before);
-    make_run_free(&after);
-    make_free(&m);
-    return same;
-}
-
-Test(attn_run, later_tokens_leave_earlier_rows)
-{
-    for (int path = ATTN_PATH_DENSE; path <= ATTN_PATH_TILED; path++) {
-        cr_assert(prefix_stays(ATTN_F64, (enum attn_path)path, -2));
-        cr_assert(prefix_stays(ATTN_F64, (enum attn_path)path, 1e307));
-        cr_assert(prefix_stays(ATTN_F64, (enum attn_path)path, INFINITY));
-        cr_assert(prefix_stays(ATTN_F32, (enum attn_path)path, 1e37));
-    }
-}
-
-/* Keys that no query reads stand scattered among those that are read. */
-static bool unread_keys_are_silent(uint64_t seed, enum attn_path path, double poison)
-{
-    const struct attn_dims d = { .B = 2, .T_q = 140, .T_kv = 190, .d_model = 9, .d_model_kv = 9,
-                                 .d_k = 8, .d_v = 67, .h = 2, .h_kv = 1 };
-    struct made m;
-    struct ran before, after;
-    bool same;
-
-    make_plain(&m, seed, ATTN_F64, ATTN_PROJECTED, d);
-
-    uint8_t *valid = make_block(&m, d.B * d.T_kv);
-    struct attn_mask *mask = make_mask(&m, "padding");
-
-    for (size_t n = 0; n < d.B * d.T_kv; n++)
-        valid[n] = make_below(&m, 3) > 0;
-    mask->arg[1].given = true;
-    mask->arg[1].table =
-        (struct attn_table){ .elem = ATTN_ELEM_U8, .p = valid, .stride_b = d.T_kv };
-    make_prepare(&m);
-    make_run(&m.p, ATTN_BIT(ATTN_Y) | ATTN_BIT(ATTN_LSE), path, NULL, NULL, &before);
-    for (size_t n = 0; n < d.B * d.T_kv; n++)
-        if (!valid[n]) {
-            attn_kernel_of(ATTN_F64)->fill(d.d_k, poison, (double *)m.p.in[ATTN_IN_K].p + n * d.d_k);
-            attn_kernel_of(ATTN_F64)->fill(d.d_v, poison, (double *)m.p.in[ATTN_IN_V].p + n * d.d_v);
-        }
-    make_run(&m.p, ATTN_BIT(ATTN_Y) | ATTN_BIT(ATTN_LSE), path, NULL, NULL, &after);
-    same = before.ok && after.ok
-           && make_same_bits(&before.trace.t[ATTN_Y], &after.trace.t[ATTN_Y], "Y")
-           && make_same_bits(&before.trace.t[ATTN_LSE], &after.trace.t[ATTN_LSE], "lse");
-    make_run_free(&before);
-    make_run_free(&after);
-    make_free(&m);
-    return same;
-}
-
-Test(attn_run, unread_keys_and_values_change_nothing)
-{
-    static const double POISON[] = { 1e300, -1e300, 1e308, INFINITY, NAN };
-
-    for (int path = ATTN_PATH_DENSE; path <= ATTN_PATH_TILED; path++)
-        for (size_t n = 0; n < ATTN_COUNT(POISON); n++)
-            for (uint64_t seed = 1; seed <= 3; seed++)
-                cr_assert(unread_keys_are_silent(seed, (enum attn_path)path, POISON[n]),
-                          "seed %d path %d poison %g", (int)seed, path, POISON[n]);
-}
-
-/* ---- helpers -------------------------------------------------------------------------------- */
-
 static void backwards(void *ctx, size_t count, attn_piece_fn *fn, void *arg)
 {
-    ++*(size_t *)ctx;
+    (void)ctx;
     while (count-- > 0)
         fn(arg, count);
 }
 
-struct share {
-    attn_piece_fn *fn;
-    void *arg;
-    size_t first, step, count;
-};
+/* ---- errors ---- */
 
-static void *run_share(void *arg)
-{
-    const struct share *s = arg;
-
-    for (size_t n = s->first; n < s->count; n += s->step)
-        s->fn(s->arg, n);
-    return NULL;
-}
-
-static void threads(void *ctx, size_t count, attn_piece_fn *fn, void *arg)
-{
-    enum { THREADS = 3 };
-    pthread_t thread[THREADS];
-    struct share share[THREADS];
-
-    ++*(size_t *)ctx;
-    for (size_t n = 0; n < THREADS; n++) {
-        share[n] = (struct share){ fn, arg, n, THREADS, count };
-        cr_assert_eq(pthread_create(&thread[n], NULL, run_share, &share[n]), 0);
-    }
-    for (size_t n = 0; n < THREADS; n++)
-        pthread_join(thread[n], NULL);
-}
-
-Test(attn_run, helpers_change_no_bit)
-{
-    void (*const HELP[])(void *, size_t, attn_piece_fn *, void *) = { backwards, threads };
-    size_t calls = 0;
-
-    attn_blas_init();
-    for (uint64_t seed = 1; seed <= 6; seed++)
-        for (int path = ATTN_PATH_DENSE; path <= ATTN_PATH_TILED; path++)
-            for (size_t n = 0; n < ATTN_COUNT(HELP); n++) {
-                const struct attn_exec exec = { .ctx = &calls, .parallel_for = HELP[n] };
-                const uint32_t want = ATTN_BIT(ATTN_LSE) | ATTN_BIT(ATTN_H);
-                struct made m;
-                struct ran alone, helped;
-
-                make_problem(&m, seed, ATTN_F64, 50, 400, &MAKE_ALL);
-                make_run(&m.p, want, (enum attn_path)path, NULL, NULL, &alone);
-                make_run(&m.p, want, (enum attn_path)path, &exec, NULL, &helped);
-                cr_assert(alone.ok && helped.ok);
-                cr_assert(make_same_bits(&alone.trace.t[ATTN_H], &helped.trace.t[ATTN_H], "H"));
-                cr_assert(
-                    make_same_bits(&alone.trace.t[ATTN_LSE], &helped.trace.t[ATTN_LSE], "lse"));
-                cr_assert_eq(alone.trace.empty_count, helped.trace.empty_count);
-                make_run_free(&alone);
-                make_run_free(&helped);
-                make_free(&m);
-            }
-    cr_assert_gt(calls, 24, "too small to be worth help: %zu", calls);
-}
-
-/* ---- errors --------------------------------------------------------------------------------- */
-
-/* Rows without a key: 5 of head 0 of item 1, and all of head 1; the first one is reported. */
+/* Rows without a key: 205 of head 0 of item 1, and all of head 1; the first one is
+ * reported. */
 static void empty_some(struct made *m)
 {
     const struct attn_dims *d = &m->p.d;
@@ -325,19 +107,25 @@ static void empty_some(struct made *m)
     memset(pairs + (d->h * d->T_q + 205) * d->T_kv, 1, d->T_kv);
     memset(pairs + (d->h + 1) * d->T_q * d->T_kv, 1, d->T_q * d->T_kv);
     mask->arg[0].given = true;
-    mask->arg[0].table = (struct attn_table){ .elem = ATTN_ELEM_U8,
-                                              .p = pairs,
-                                              .stride_b = d->h * d->T_q * d->T_kv,
-                                              .stride_h = d->T_q * d->T_kv,
-                                              .stride_i = d->T_kv };
+    mask->arg[0].table = (struct attn_table){.elem = ATTN_ELEM_U8,
+                                             .p = pairs,
+                                             .stride_b = d->h * d->T_q * d->T_kv,
+                                             .stride_h = d->T_q * d->T_kv,
+                                             .stride_i = d->T_kv};
 }
 
 Test(attn_run, first_empty_row_is_the_error)
 {
-    const struct attn_dims d = { .B = 3, .T_q = 300, .T_kv = 300, .d_model = 8, .d_model_kv = 8,
-                                 .d_k = 8, .d_v = 8, .h = 2, .h_kv = 2 };
-    size_t calls = 0;
-    const struct attn_exec exec = { .ctx = &calls, .parallel_for = backwards };
+    const struct attn_dims d = {.B = 3,
+                                .T_q = 300,
+                                .T_kv = 300,
+                                .d_model = 8,
+                                .d_model_kv = 8,
+                                .d_k = 8,
+                                .d_v = 8,
+                                .h = 2,
+                                .h_kv = 2};
+    const struct attn_exec exec = {.parallel_for = backwards};
 
     for (int path = ATTN_PATH_DENSE; path <= ATTN_PATH_TILED; path++) {
         struct made m;
@@ -374,9 +162,16 @@ Test(attn_run, stop_is_asked_before_each_piece)
     for (int path = ATTN_PATH_DENSE; path <= ATTN_PATH_TILED; path++)
         for (size_t pieces = 1; pieces < 40; pieces++) {
             size_t left = pieces;
-            const struct attn_exec exec = { .ctx = &left, .stop = stop_after };
-            const struct attn_dims d = { .B = 2, .T_q = 130, .T_kv = 130, .d_model = 4,
-                                         .d_model_kv = 4, .d_k = 4, .d_v = 4, .h = 2, .h_kv = 1 };
+            const struct attn_exec exec = {.ctx = &left, .stop = stop_after};
+            const struct attn_dims d = {.B = 2,
+                                        .T_q = 130,
+                                        .T_kv = 130,
+                                        .d_model = 4,
+                                        .d_model_kv = 4,
+                                        .d_k = 4,
+                                        .d_v = 4,
+                                        .h = 2,
+                                        .h_kv = 1};
             struct made m;
             struct ran r;
 
@@ -390,7 +185,7 @@ Test(attn_run, stop_is_asked_before_each_piece)
         }
 }
 
-/* ---- replaced stages ------------------------------------------------------------------------ */
+/* ---- replaced stages ---- */
 
 static size_t swapped_calls;
 
@@ -404,7 +199,7 @@ static bool softmax_of_nothing(const struct attn_run_ctx *run, struct attn_piece
 
 Test(attn_run, a_stage_replaced_by_itself_changes_no_bit)
 {
-    const struct attn_swap swap = { .stage[ATTN_STAGE_SOFTMAX] = softmax_of_nothing };
+    const struct attn_swap swap = {.stage[ATTN_STAGE_SOFTMAX] = softmax_of_nothing};
 
     for (uint64_t seed = 1; seed <= 30; seed++) {
         struct made m;
@@ -413,8 +208,10 @@ Test(attn_run, a_stage_replaced_by_itself_changes_no_bit)
         make_problem(&m, seed, ATTN_F64, 20, seed % 5 ? 0 : 150, &MAKE_PLAIN);
         m.p.form.has_output = m.p.in[ATTN_IN_W_O].p != NULL;
         swapped_calls = 0;
-        make_run(&m.p, ATTN_BIT(ATTN_A) | ATTN_BIT(ATTN_H), ATTN_PATH_DENSE, NULL, NULL, &right);
-        make_run(&m.p, ATTN_BIT(ATTN_A) | ATTN_BIT(ATTN_H), ATTN_PATH_DENSE, NULL, &swap, &other);
+        make_run(&m.p, ATTN_BIT(ATTN_A) | ATTN_BIT(ATTN_H), ATTN_PATH_DENSE, NULL, NULL,
+                 &right);
+        make_run(&m.p, ATTN_BIT(ATTN_A) | ATTN_BIT(ATTN_H), ATTN_PATH_DENSE, NULL, &swap,
+                 &other);
         cr_assert(right.ok && other.ok);
         cr_assert_eq(swapped_calls, 1);
         cr_assert(make_same_bits(&right.trace.t[ATTN_A], &other.trace.t[ATTN_A], "A"));
@@ -425,19 +222,28 @@ Test(attn_run, a_stage_replaced_by_itself_changes_no_bit)
     }
 }
 
-/* ---- a part of the rows --------------------------------------------------------------------- */
+/* ---- a part of the rows ---- */
 
 Test(attn_run, rows_of_a_part_are_those_of_the_whole)
 {
-    const struct attn_rows part = { .b0 = 1, .b1 = 2, .i0 = ATTN_ROW_BLOCK, .i1 = 200 };
-    const struct attn_dims d = { .B = 3, .T_q = 200, .T_kv = 200, .d_model = 12,
-                                 .d_model_kv = 12, .d_k = 6, .d_v = 5, .h = 2, .h_kv = 1 };
+    const struct attn_rows part = {.b0 = 1, .b1 = 2, .i0 = ATTN_ROW_BLOCK, .i1 = 200};
+    const struct attn_dims d = {.B = 3,
+                                .T_q = 200,
+                                .T_kv = 200,
+                                .d_model = 12,
+                                .d_model_kv = 12,
+                                .d_k = 6,
+                                .d_v = 5,
+                                .h = 2,
+                                .h_kv = 1};
     struct made m;
     struct ran whole, some;
 
     make_plain(&m, 13, ATTN_F64, ATTN_SELF, d);
-    make_run(&m.p, ATTN_BIT(ATTN_A) | ATTN_BIT(ATTN_H), ATTN_PATH_DENSE, NULL, NULL, &whole);
-    make_run(&m.p, ATTN_BIT(ATTN_A) | ATTN_BIT(ATTN_H), ATTN_PATH_DENSE, NULL, NULL, &some);
+    make_run(&m.p, ATTN_BIT(ATTN_A) | ATTN_BIT(ATTN_H), ATTN_PATH_DENSE, NULL, NULL,
+             &whole);
+    make_run(&m.p, ATTN_BIT(ATTN_A) | ATTN_BIT(ATTN_H), ATTN_PATH_DENSE, NULL, NULL,
+             &some);
     memset(some.arena.base, 0xff, some.arena.size);
     some.arena.used = 0;
     cr_assert(attn_run_rows(&m.p, &some.plan, part, &some.arena, NULL, NULL, &some.trace,
@@ -449,8 +255,9 @@ Test(attn_run, rows_of_a_part_are_those_of_the_whole)
             const size_t bytes = all.ld * sizeof(double);
             const bool inside = b == 1 && i >= ATTN_ROW_BLOCK;
 
-            cr_assert_eq(memcmp((char *)all.p + i * bytes, (char *)got.p + i * bytes, bytes) == 0,
-                         inside, "b %zu i %zu", b, i);
+            cr_assert_eq(
+                memcmp((char *)all.p + i * bytes, (char *)got.p + i * bytes, bytes) == 0,
+                inside, "b %zu i %zu", b, i);
         }
     make_run_free(&whole);
     make_run_free(&some);

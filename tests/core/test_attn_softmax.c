@@ -1,8 +1,8 @@
 /*
- * test_attn_softmax.c - the stages SCORE, MASK and SOFTMAX: bits of S, bias rows, spans of allowed
- * keys, and what rows without a key give.
- * Not here: one row of numbers (test_attn_kernel.c), the whole layer (test_attn_run.c).
- * Start reading at empty_rows_are_what_was_asked.
+ * test_attn_softmax.c - the stages SCORE, MASK and SOFTMAX: bits of S, bias rows, spans
+ * of allowed keys, and what rows without a key give. Not here: one row of numbers
+ * (test_attn_kernel.c), the whole layer (test_attn_run.c). Start reading at
+ * empty_rows_are_what_was_asked.
  */
 #include "core/attn_core.h"
 #include "make_problem.h"
@@ -11,10 +11,18 @@
 #include <math.h>
 #include <string.h>
 
-static const struct attn_dims SIZES = { .B = 2, .T_q = 6, .T_kv = 6, .d_model = 5,
-                                        .d_model_kv = 5, .d_k = 4, .d_v = 3, .h = 2, .h_kv = 1 };
+static const struct attn_dims SIZES = {.B = 2,
+                                       .T_q = 6,
+                                       .T_kv = 6,
+                                       .d_model = 5,
+                                       .d_model_kv = 5,
+                                       .d_k = 4,
+                                       .d_v = 3,
+                                       .h = 2,
+                                       .h_kv = 1};
 
-/* A causal block of 2 positions to the left of which nothing is allowed: query 0 has no key. */
+/* A causal block of 2 positions to the left of which nothing is allowed: query 0 has no
+ * key. */
 static void forbid_first_query(struct made *m)
 {
     uint8_t *pairs = make_block(m, m->p.d.T_q * m->p.d.T_kv);
@@ -24,12 +32,12 @@ static void forbid_first_query(struct made *m)
     memset(pairs, 1, m->p.d.T_kv);
     mask->arg[0].given = true;
     mask->arg[0].table =
-        (struct attn_table){ .elem = ATTN_ELEM_U8, .p = pairs, .stride_i = m->p.d.T_kv };
+        (struct attn_table){.elem = ATTN_ELEM_U8, .p = pairs, .stride_i = m->p.d.T_kv};
     make_prepare(m);
 }
 
-static double number(const struct ran *r, enum attn_object o, size_t b, size_t h, size_t i,
-                     size_t j)
+static double number(const struct ran *r, enum attn_object o, size_t b, size_t h,
+                     size_t i, size_t j)
 {
     const struct attn_mat m = attn_slice(&r->trace.t[o], b, h);
 
@@ -39,7 +47,7 @@ static double number(const struct ran *r, enum attn_object o, size_t b, size_t h
 static void check_empty_row(const struct made *m, const struct ran *r, double weight)
 {
     const struct attn_dims *d = &m->p.d;
-    double mean[3] = { 0 };
+    double mean[3] = {0};
 
     for (size_t j = 0; j < d->T_kv; j++) {
         const double a = number(r, ATTN_A, 1, 1, 0, j);
@@ -59,22 +67,22 @@ static void check_empty_row(const struct made *m, const struct ran *r, double we
 
 Test(attn_softmax, empty_rows_are_what_was_asked)
 {
-    const double weight[] = { [ATTN_EMPTY_ZERO] = 0, [ATTN_EMPTY_NAN] = NAN,
-                              [ATTN_EMPTY_UNIFORM] = 1.0 / 6 };
+    const double weight[] = {
+        [ATTN_EMPTY_ZERO] = 0, [ATTN_EMPTY_NAN] = NAN, [ATTN_EMPTY_UNIFORM] = 1.0 / 6};
 
     for (int mode = ATTN_EMPTY_ZERO; mode < ATTN_EMPTY_ERROR; mode++)
         for (int with_sink = 0; with_sink < 2; with_sink++) {
             struct made m;
             struct ran r;
-            double sink[] = { 1, 2 };
+            double sink[] = {1, 2};
 
             make_plain(&m, 1, ATTN_F64, ATTN_SELF, SIZES);
             forbid_first_query(&m);
             m.p.empty_rows = (enum attn_empty)mode;
             if (with_sink)
-                m.p.in[ATTN_IN_SINK] = (struct attn_tensor){ ATTN_F64, 1, { 2 }, sink };
-            make_run(&m.p, make_everything(&m.p, ATTN_PATH_DENSE), ATTN_PATH_DENSE, NULL, NULL,
-                     &r);
+                m.p.in[ATTN_IN_SINK] = (struct attn_tensor){ATTN_F64, 1, {2}, sink};
+            make_run(&m.p, make_everything(&m.p, ATTN_PATH_DENSE), ATTN_PATH_DENSE, NULL,
+                     NULL, &r);
             cr_assert(r.ok);
             cr_assert_eq(r.trace.empty_count, 4);
             for (size_t row = 0; row < 24; row++)
@@ -112,8 +120,8 @@ Test(attn_softmax, score_bits_do_not_depend_on_what_is_held)
 
         make_problem(&m, seed, seed % 2 ? ATTN_F64 : ATTN_F32, 20, 0, &MAKE_ALL);
         make_run(&m.p, ATTN_BIT(ATTN_S), ATTN_PATH_DENSE, NULL, NULL, &without);
-        make_run(&m.p, make_everything(&m.p, ATTN_PATH_DENSE), ATTN_PATH_DENSE, NULL, NULL,
-                 &with);
+        make_run(&m.p, make_everything(&m.p, ATTN_PATH_DENSE), ATTN_PATH_DENSE, NULL,
+                 NULL, &with);
         cr_assert_null(without.trace.t[ATTN_S_RAW].p);
         cr_assert(make_same_bits(&without.trace.t[ATTN_S], &with.trace.t[ATTN_S], "S"));
         cr_assert(make_same_bits(&without.trace.t[ATTN_A], &with.trace.t[ATTN_A], "A"));
@@ -125,7 +133,8 @@ Test(attn_softmax, score_bits_do_not_depend_on_what_is_held)
 
 Test(attn_softmax, bias_row_is_the_bias)
 {
-    const struct make_features biased = { .additive_bias = true, .alibi = true, .past = true };
+    const struct make_features biased = {
+        .additive_bias = true, .alibi = true, .past = true};
     size_t rows = 0;
 
     for (uint64_t seed = 1; seed <= 60; seed++) {
@@ -151,7 +160,7 @@ Test(attn_softmax, bias_row_is_the_bias)
 
 Test(attn_softmax, span_of_allowed_keys)
 {
-    const uint8_t none[] = { 0, 0, 0 }, some[] = { 0, 1, 0, 1, 0 }, all[] = { 1, 1 };
+    const uint8_t none[] = {0, 0, 0}, some[] = {0, 1, 0, 1, 0}, all[] = {1, 1};
     size_t j0, j1;
 
     cr_assert_not(attn_allowed_span(none, 3, &j0, &j1));
@@ -161,7 +170,8 @@ Test(attn_softmax, span_of_allowed_keys)
     cr_assert(j0 == 0 && j1 == 2);
 }
 
-/* A row of one allowed key weighs it exactly 1; forbidden ones exactly 0; M has no third value. */
+/* A row of one allowed key weighs it exactly 1; forbidden ones exactly 0; M has no third
+ * value. */
 Test(attn_softmax, causal_masks_are_exact)
 {
     struct made m;

@@ -1,6 +1,6 @@
 /*
- * test_attn_tiled.c - the tiled path against the dense one, where running maxima and sums are
- * strained: rising scores, whole tiles forbidden, sinks, overflow, empty rows.
+ * test_attn_tiled.c - the tiled path against the dense one, where running maxima and sums
+ * are strained: rising scores, whole tiles forbidden, sinks, overflow, empty rows.
  * Not here: random problems against slow loops (test_attn_run.c).
  * Start reading at paths_agree.
  */
@@ -11,8 +11,15 @@
 #include <math.h>
 #include <stdio.h>
 
-static const struct attn_dims SIZES = { .B = 1, .T_q = 200, .T_kv = 200, .d_model = 6,
-                                        .d_model_kv = 6, .d_k = 1, .d_v = 9, .h = 2, .h_kv = 1 };
+static const struct attn_dims SIZES = {.B = 1,
+                                       .T_q = 200,
+                                       .T_kv = 200,
+                                       .d_model = 6,
+                                       .d_model_kv = 6,
+                                       .d_k = 1,
+                                       .d_v = 9,
+                                       .h = 2,
+                                       .h_kv = 1};
 
 static bool same_numbers(const struct attn_tensor *a, const struct attn_tensor *b)
 {
@@ -29,7 +36,7 @@ static bool same_numbers(const struct attn_tensor *a, const struct attn_tensor *
 
 static void paths_agree(const struct made *m)
 {
-    static const enum attn_object SHARED[] = { ATTN_LSE, ATTN_H, ATTN_H_HEADS, ATTN_Y };
+    static const enum attn_object SHARED[] = {ATTN_LSE, ATTN_H, ATTN_H_HEADS, ATTN_Y};
     const uint32_t want = make_everything(&m->p, ATTN_PATH_TILED);
     struct ran dense, tiled;
 
@@ -37,8 +44,8 @@ static void paths_agree(const struct made *m)
     make_run(&m->p, want, ATTN_PATH_TILED, NULL, NULL, &tiled);
     cr_assert(dense.ok && tiled.ok);
     for (size_t n = 0; n < ATTN_COUNT(SHARED); n++)
-        cr_assert(!dense.trace.t[SHARED[n]].p
-                      || same_numbers(&dense.trace.t[SHARED[n]], &tiled.trace.t[SHARED[n]]),
+        cr_assert(!dense.trace.t[SHARED[n]].p ||
+                      same_numbers(&dense.trace.t[SHARED[n]], &tiled.trace.t[SHARED[n]]),
                   "%s", ATTN_OBJECTS[SHARED[n]].name);
     cr_assert_eq(dense.trace.empty_count, tiled.trace.empty_count);
     make_run_free(&dense);
@@ -58,7 +65,7 @@ static void set_keys(struct made *m, double first, double step)
 
 Test(attn_tiled, running_maximum_rises_and_falls)
 {
-    const double steps[] = { 5, -5, 100, -100, 0 };
+    const double steps[] = {5, -5, 100, -100, 0};
 
     for (size_t n = 0; n < ATTN_COUNT(steps); n++) {
         struct made m;
@@ -75,11 +82,11 @@ Test(attn_tiled, running_maximum_rises_and_falls)
 
 Test(attn_tiled, sinks_small_and_large)
 {
-    double sink[] = { -1000, 1000 };
+    double sink[] = {-1000, 1000};
     struct made m;
 
     make_plain(&m, 2, ATTN_F64, ATTN_PROJECTED, SIZES);
-    m.p.in[ATTN_IN_SINK] = (struct attn_tensor){ ATTN_F64, 1, { 2 }, sink };
+    m.p.in[ATTN_IN_SINK] = (struct attn_tensor){ATTN_F64, 1, {2}, sink};
     set_keys(&m, -50, 0.5);
     paths_agree(&m);
     make_free(&m);
@@ -109,10 +116,17 @@ Test(attn_tiled, overflow)
 /* Windows leave out whole tiles on both sides; documents and pairs leave rows empty. */
 Test(attn_tiled, masks_and_empty_rows)
 {
-    const struct make_features masks = { .causal = true, .padding = true, .documents = true,
-                                         .window = true, .pairs = true, .additive_bias = true,
-                                         .alibi = true, .sink = true, .softcap = true,
-                                         .additive_score = true, .past = true };
+    const struct make_features masks = {.causal = true,
+                                        .padding = true,
+                                        .documents = true,
+                                        .window = true,
+                                        .pairs = true,
+                                        .additive_bias = true,
+                                        .alibi = true,
+                                        .sink = true,
+                                        .softcap = true,
+                                        .additive_score = true,
+                                        .past = true};
 
     for (uint64_t seed = 1; seed <= 24; seed++)
         for (int mode = ATTN_EMPTY_ZERO; mode < ATTN_EMPTY_ERROR; mode++) {

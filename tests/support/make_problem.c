@@ -10,11 +10,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-const struct make_features MAKE_ALL = { true, true, true, true, true, true, true, true,
-                                        true, true, true, true, true };
-const struct make_features MAKE_PLAIN = { 0 };
+const struct make_features MAKE_ALL = {true, true, true, true, true, true, true,
+                                       true, true, true, true, true, true};
+const struct make_features MAKE_PLAIN = {0};
 
-static uint64_t draw(struct made *m)           /* SplitMix64 (Steele, Lea, Flood 2014) */
+static uint64_t draw(struct made *m) /* SplitMix64 (Steele, Lea, Flood 2014) */
 {
     uint64_t z = m->state += UINT64_C(0x9e3779b97f4a7c15);
 
@@ -57,8 +57,9 @@ static void fill_input(struct made *m, enum attn_input n, double by)
 {
     struct attn_tensor *t = &m->p.in[n];
 
-    *t = (struct attn_tensor){ .dtype = m->p.dtype };
-    for (const enum attn_axis *a = ATTN_INPUTS[n].axis; t->rank < 4 && a[t->rank] != ATTN_AX_END;)
+    *t = (struct attn_tensor){.dtype = m->p.dtype};
+    for (const enum attn_axis *a = ATTN_INPUTS[n].axis;
+         t->rank < 4 && a[t->rank] != ATTN_AX_END;)
         t->dim[t->rank] = attn_axis_size(&m->p.d, a[t->rank]), t->rank++;
     t->p = make_block(m, attn_tensor_count(t) * attn_dtype_bytes(t->dtype));
     for (size_t i = 0; i < attn_tensor_count(t); i++) {
@@ -94,24 +95,27 @@ static void fill_inputs(struct made *m, bool biases)
         fill_input(m, ATTN_IN_PAST_K, 1);
         fill_input(m, ATTN_IN_PAST_V, 1);
     }
-    for (int n = ATTN_IN_B_Q; biases && n < ATTN_IN_B_O && m->p.form.source != ATTN_PROJECTED; n++)
+    for (int n = ATTN_IN_B_Q;
+         biases && n < ATTN_IN_B_O && m->p.form.source != ATTN_PROJECTED; n++)
         fill_input(m, (enum attn_input)n, 0.5);
     if (biases && m->p.form.has_output)
         fill_input(m, ATTN_IN_B_O, 0.5);
 }
 
-/* ---- features ------------------------------------------------------------------------------- */
+/* ---- features ---- */
 
 static struct attn_table pairs_table(struct made *m, enum attn_elem elem, size_t bytes)
 {
     const struct attn_dims *d = &m->p.d;
     const size_t per = d->T_q * d->T_kv, kind = make_below(m, 3);
 
-    return (struct attn_table){ .elem = elem,
-                                .p = make_block(m, d->B * d->h * per * bytes),
-                                .stride_b = kind == 0 ? 0 : kind == 1 ? per : d->h * per,
-                                .stride_h = kind == 2 ? per : 0,
-                                .stride_i = d->T_kv };
+    return (struct attn_table){.elem = elem,
+                               .p = make_block(m, d->B * d->h * per * bytes),
+                               .stride_b = kind == 0   ? 0
+                                           : kind == 1 ? per
+                                                       : d->h * per,
+                               .stride_h = kind == 2 ? per : 0,
+                               .stride_i = d->T_kv};
 }
 
 static void add_pairs(struct made *m)
@@ -148,8 +152,9 @@ static void add_padding(struct made *m)
         valid[n] = make_below(m, 4) > 0;
     mask->arg[form].given = true;
     mask->arg[form].table =
-        form == 0 ? (struct attn_table){ .elem = ATTN_ELEM_I64, .p = lengths, .stride_b = 1 }
-                  : (struct attn_table){ .elem = ATTN_ELEM_U8, .p = valid, .stride_b = d->T_kv };
+        form == 0
+            ? (struct attn_table){.elem = ATTN_ELEM_I64, .p = lengths, .stride_b = 1}
+            : (struct attn_table){.elem = ATTN_ELEM_U8, .p = valid, .stride_b = d->T_kv};
 }
 
 static void add_documents(struct made *m)
@@ -166,7 +171,7 @@ static void add_documents(struct made *m)
     }
     mask->arg[0].given = true;
     mask->arg[0].table =
-        (struct attn_table){ .elem = ATTN_ELEM_I64, .p = ids, .stride_b = d->T_kv };
+        (struct attn_table){.elem = ATTN_ELEM_I64, .p = ids, .stride_b = d->T_kv};
 }
 
 static void add_window(struct made *m)
@@ -185,12 +190,12 @@ static void add_rope(struct made *m)
     struct attn_rope *rope = &m->p.rope;
     double *q = make_block(m, d->T_q * sizeof *q);
 
-    *rope = (struct attn_rope){ .on = true, .base = 10000 };
+    *rope = (struct attn_rope){.on = true, .base = 10000};
     rope->layout = make_below(m, 2) ? ATTN_ROPE_HALF : ATTN_ROPE_INTERLEAVED;
     for (size_t i = 0; i < d->T_q; i++)
         q[i] = (double)make_below(m, 100);
     if (make_below(m, 2))
-        rope->q = (struct attn_table){ .elem = ATTN_ELEM_F64, .p = q };
+        rope->q = (struct attn_table){.elem = ATTN_ELEM_F64, .p = q};
 }
 
 static void add_alibi(struct made *m)
@@ -230,8 +235,8 @@ static void add_features(struct made *m, const struct make_features *may)
     }
     if (coin(m, may->padding))
         add_padding(m);
-    if (coin(m, may->documents && m->p.form.source != ATTN_CROSS
-             && (d->T_q == d->T_kv - d->T_past)))
+    if (coin(m, may->documents && m->p.form.source != ATTN_CROSS &&
+                    (d->T_q == d->T_kv - d->T_past)))
         add_documents(m);
     if (coin(m, may->window))
         add_window(m);
@@ -239,7 +244,7 @@ static void add_features(struct made *m, const struct make_features *may)
         add_pairs(m);
 }
 
-/* ---- problems ------------------------------------------------------------------------------- */
+/* ---- problems ---- */
 
 struct attn_mask *make_mask(struct made *m, const char *name)
 {
@@ -254,26 +259,26 @@ struct attn_mask *make_mask(struct made *m, const char *name)
 
 void make_prepare(struct made *m)
 {
-    struct attn_err err = { 0 };
+    struct attn_err err = {0};
 
     if (attn_prepare(&m->p, &err))
         return;
-    fprintf(stderr, "seed %llu: code %d at %s\n", (unsigned long long)m->seed, (int)err.code,
-            err.object);
+    fprintf(stderr, "seed %llu: code %d at %s\n", (unsigned long long)m->seed,
+            (int)err.code, err.object);
     abort();
 }
 
 static void start(struct made *m, uint64_t seed, enum attn_dtype dtype)
 {
-    *m = (struct made){ .seed = seed, .state = seed };
-    m->p = (struct attn_problem){ .dtype = dtype,
-                                  .score = attn_score_find("dot_product"),
-                                  .temperature = 1,
-                                  .form = { .batch_axis = true, .head_axis = true } };
+    *m = (struct made){.seed = seed, .state = seed};
+    m->p = (struct attn_problem){.dtype = dtype,
+                                 .score = attn_score_find("dot_product"),
+                                 .temperature = 1,
+                                 .form = {.batch_axis = true, .head_axis = true}};
 }
 
-void make_problem(struct made *m, uint64_t seed, enum attn_dtype dtype, size_t most, size_t T,
-                  const struct make_features *may)
+void make_problem(struct made *m, uint64_t seed, enum attn_dtype dtype, size_t most,
+                  size_t T, const struct make_features *may)
 {
     struct attn_dims *d = &m->p.d;
 
@@ -285,9 +290,9 @@ void make_problem(struct made *m, uint64_t seed, enum attn_dtype dtype, size_t m
     d->h = d->h_kv * (1 + make_below(m, 3));
     d->T_q = T ? T : 1 + make_below(m, most);
     d->T_past = coin(m, may->past) ? 1 + make_below(m, most) : 0;
-    d->T_kv = d->T_past
-              + (m->p.form.source == ATTN_SELF || make_below(m, 2) ? d->T_q
-                                                                  : 1 + make_below(m, most));
+    d->T_kv = d->T_past + (m->p.form.source == ATTN_SELF || make_below(m, 2)
+                               ? d->T_q
+                               : 1 + make_below(m, most));
     d->d_k = 1 + make_below(m, most);
     d->d_v = 1 + make_below(m, most);
     d->d_model = 1 + make_below(m, most);
@@ -299,8 +304,8 @@ void make_problem(struct made *m, uint64_t seed, enum attn_dtype dtype, size_t m
     make_prepare(m);
 }
 
-void make_plain(struct made *m, uint64_t seed, enum attn_dtype dtype, enum attn_source source,
-                struct attn_dims d)
+void make_plain(struct made *m, uint64_t seed, enum attn_dtype dtype,
+                enum attn_source source, struct attn_dims d)
 {
     start(m, seed, dtype);
     m->p.d = d;
@@ -316,15 +321,15 @@ void make_free(struct made *m)
         free(m->block[n]);
 }
 
-/* ---- runs ----------------------------------------------------------------------------------- */
+/* ---- runs ---- */
 
 uint32_t make_everything(const struct attn_problem *p, enum attn_path path)
 {
     uint32_t want = 0;
 
     for (int o = ATTN_Q_PRE; o < ATTN_OBJECT_COUNT; o++)
-        if (attn_object_exists(p, (enum attn_object)o)
-            && (path == ATTN_PATH_DENSE || !ATTN_OBJECTS[o].pairwise))
+        if (attn_object_exists(p, (enum attn_object)o) &&
+            (path == ATTN_PATH_DENSE || !ATTN_OBJECTS[o].pairwise))
             want |= ATTN_BIT(o);
     return want;
 }
@@ -332,7 +337,7 @@ uint32_t make_everything(const struct attn_problem *p, enum attn_path path)
 void make_run(const struct attn_problem *p, uint32_t want, enum attn_path path,
               const struct attn_exec *exec, const struct attn_swap *swap, struct ran *r)
 {
-    *r = (struct ran){ 0 };
+    *r = (struct ran){0};
     if (!attn_plan(p, want, path, SIZE_MAX / 2, &r->plan, &r->err))
         return;
     r->arena.size = r->plan.trace_bytes;
@@ -347,14 +352,15 @@ void make_run_free(struct ran *r)
     free(r->arena.base);
 }
 
-bool make_same_bits(const struct attn_tensor *a, const struct attn_tensor *b, const char *name)
+bool make_same_bits(const struct attn_tensor *a, const struct attn_tensor *b,
+                    const char *name)
 {
     const size_t bytes = attn_dtype_bytes(a->dtype);
 
     for (size_t n = 0; n < attn_tensor_count(a); n++)
         if (memcmp((char *)a->p + n * bytes, (char *)b->p + n * bytes, bytes) != 0) {
-            fprintf(stderr, "%s at %zu: %.17g and %.17g\n", name, n, attn_tensor_get(a, n),
-                    attn_tensor_get(b, n));
+            fprintf(stderr, "%s at %zu: %.17g and %.17g\n", name, n,
+                    attn_tensor_get(a, n), attn_tensor_get(b, n));
             return false;
         }
     return true;

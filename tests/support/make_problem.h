@@ -1,5 +1,5 @@
 /*
- * make_problem.h - random problems with a stated seed, memory and runs for tests of core/.
+ * make_problem.h - random problems with a stated seed, and runs, for tests of core/.
  * Not here: what is right (ref_forward.h).
  * Start reading at make_problem.
  */
@@ -10,19 +10,19 @@
 
 enum { MAKE_BLOCKS_MAX = 64 };
 
-struct made {                      /* a problem and everything that it points to                  */
+struct made { /* a problem and everything that it points to */
     struct attn_problem p;
     uint64_t seed, state;
     void *block[MAKE_BLOCKS_MAX];
     size_t blocks;
 };
 
-struct make_features {             /* what the problem may draw; false = never                    */
+struct make_features { /* what the problem may draw; false = never */
     bool past, rope, alibi, sink, softcap, additive_score, additive_bias, empty_rows;
     bool causal, padding, documents, window, pairs;
 };
 extern const struct make_features MAKE_ALL;
-extern const struct make_features MAKE_PLAIN;      /* none of them                                */
+extern const struct make_features MAKE_PLAIN; /* none of them */
 
 /* Random numbers of the test itself, from the problem's seed. */
 double make_normal(struct made *m);
@@ -30,21 +30,21 @@ size_t make_below(struct made *m, size_t n);
 void *make_block(struct made *m, size_t bytes);
 
 /*
- * Draws source, sizes up to `most` (all different where they can be), heads and every feature that
- * is let; d->T_q = T when `T` is not 0.  Prepared: ready to be planned.
+ * Draws source, sizes up to `most` (all different where they can be), heads and every
+ * feature that is let; d->T_q = T when `T` is not 0.  Prepared: ready to be planned.
  */
-void make_problem(struct made *m, uint64_t seed, enum attn_dtype dtype, size_t most, size_t T,
-                  const struct make_features *may);
+void make_problem(struct made *m, uint64_t seed, enum attn_dtype dtype, size_t most,
+                  size_t T, const struct make_features *may);
 /* A problem of exactly these sizes, with W_O; no masks, no features. */
-void make_plain(struct made *m, uint64_t seed, enum attn_dtype dtype, enum attn_source source,
-                struct attn_dims d);
+void make_plain(struct made *m, uint64_t seed, enum attn_dtype dtype,
+                enum attn_source source, struct attn_dims d);
 /* Adds a rule without parameters, or finds the one that is there. */
 struct attn_mask *make_mask(struct made *m, const char *name);
 /* Once more after a change of the problem. */
 void make_prepare(struct made *m);
 void make_free(struct made *m);
 
-struct ran {                       /* one run and the memory that it lives in                     */
+struct ran { /* one run and the memory that it lives in */
     struct attn_plan plan;
     struct attn_arena arena;
     struct attn_trace trace;
@@ -60,6 +60,7 @@ void make_run_free(struct ran *r);
 uint32_t make_everything(const struct attn_problem *p, enum attn_path path);
 
 /* Bit for bit the same; prints the first place that differs. */
-bool make_same_bits(const struct attn_tensor *a, const struct attn_tensor *b, const char *name);
+bool make_same_bits(const struct attn_tensor *a, const struct attn_tensor *b,
+                    const char *name);
 
 #endif

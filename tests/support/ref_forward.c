@@ -24,7 +24,7 @@ static long double *numbers(size_t n)
     return x;
 }
 
-/* ---- which pair is allowed ------------------------------------------------------------------ */
+/* ---- which pair is allowed ---- */
 
 static size_t at(const struct attn_table *t, size_t b, size_t h, size_t i, size_t j)
 {
@@ -52,7 +52,8 @@ static bool rule_allows(const struct attn_problem *p, const struct attn_mask *m,
     if (strcmp(name, "padding") == 0)
         return ((const uint8_t *)m->arg[1].table.p)[at(&m->arg[1].table, b, 0, 0, j)];
     if (strcmp(name, "documents") == 0) {
-        const int64_t mine = ((const int64_t *)t->p)[at(t, b, 0, 0, (size_t)(T_kv - T_q + q))];
+        const int64_t mine =
+            ((const int64_t *)t->p)[at(t, b, 0, 0, (size_t)(T_kv - T_q + q))];
 
         return mine >= 0 && ((const int64_t *)t->p)[at(t, b, 0, 0, j)] == mine;
     }
@@ -69,8 +70,8 @@ bool ref_allowed(const struct attn_problem *p, size_t b, size_t h, size_t i, siz
     for (size_t n = 0; n < p->mask_count; n++)
         if (!rule_allows(p, &p->mask[n], b, h, i, j))
             return false;
-    return !p->additive.p
-           || ((const double *)p->additive.p)[at(&p->additive, b, h, i, j)] != -INFINITY;
+    return !p->additive.p ||
+           ((const double *)p->additive.p)[at(&p->additive, b, h, i, j)] != -INFINITY;
 }
 
 long double ref_bias(const struct attn_problem *p, size_t b, size_t h, size_t i, size_t j)
@@ -80,14 +81,14 @@ long double ref_bias(const struct attn_problem *p, size_t b, size_t h, size_t i,
     if (p->additive.p)
         m += (long double)((const double *)p->additive.p)[at(&p->additive, b, h, i, j)];
     if (p->alibi)
-        m -= (long double)p->alibi[h]
-             * fabsl((long double)i + (long double)p->shift - (long double)j);
+        m -= (long double)p->alibi[h] *
+             fabsl((long double)i + (long double)p->shift - (long double)j);
     return m;
 }
 
-/* ---- Q, K, V -------------------------------------------------------------------------------- */
+/* ---- Q, K, V ---- */
 
-struct side {                      /* one of Q, K, V                                              */
+struct side { /* one of Q, K, V */
     enum attn_input x, given, past, w, bias;
     size_t heads, width, T, T_past, d_model;
 };
@@ -108,11 +109,12 @@ static void project(const struct attn_problem *p, const struct side *s, long dou
                         sum = in(p, s->past,
                                  ((b * s->heads + h) * s->T_past + r) * s->width + c);
                     } else if (p->form.source == ATTN_PROJECTED) {
-                        sum = in(p, s->given, ((b * s->heads + h) * T_new + n) * s->width + c);
+                        sum = in(p, s->given,
+                                 ((b * s->heads + h) * T_new + n) * s->width + c);
                     } else {
                         for (size_t m = 0; m < s->d_model; m++)
-                            sum += in(p, s->x, (b * T_new + n) * s->d_model + m)
-                                   * in(p, s->w, m * s->heads * s->width + col);
+                            sum += in(p, s->x, (b * T_new + n) * s->d_model + m) *
+                                   in(p, s->w, m * s->heads * s->width + col);
                         if (p->in[s->bias].p)
                             sum += in(p, s->bias, col);
                     }
@@ -120,8 +122,8 @@ static void project(const struct attn_problem *p, const struct side *s, long dou
                 }
 }
 
-static long double position(const struct attn_problem *p, const struct attn_table *t, size_t b,
-                            size_t n, long double first)
+static long double position(const struct attn_problem *p, const struct attn_table *t,
+                            size_t b, size_t n, long double first)
 {
     (void)p;
     return t->p ? (long double)((const double *)t->p)[b * t->stride_b + n]
@@ -129,8 +131,9 @@ static long double position(const struct attn_problem *p, const struct attn_tabl
 }
 
 /* to = from with rows T_past … of every head turned to their positions. */
-static void rotate(const struct attn_problem *p, const struct side *s, const struct attn_table *t,
-                   long double first, const long double *from, long double *to)
+static void rotate(const struct attn_problem *p, const struct side *s,
+                   const struct attn_table *t, long double first, const long double *from,
+                   long double *to)
 {
     const size_t pairs = s->width / 2;
 
@@ -158,18 +161,18 @@ static void queries_keys_values(const struct attn_problem *p, struct ref_layer *
     const struct attn_dims *d = &p->d;
     const enum attn_input kv = p->form.source == ATTN_CROSS ? ATTN_IN_X_KV : ATTN_IN_X;
     const size_t wide = p->form.source == ATTN_CROSS ? d->d_model_kv : d->d_model;
-    const struct side q = { ATTN_IN_X, ATTN_IN_Q, ATTN_IN_Q, ATTN_IN_W_Q, ATTN_IN_B_Q,
-                            d->h, d->d_k, d->T_q, 0, d->d_model };
-    const struct side k = { kv, ATTN_IN_K, ATTN_IN_PAST_K, ATTN_IN_W_K, ATTN_IN_B_K,
-                            d->h_kv, d->d_k, d->T_kv, d->T_past, wide };
-    const struct side v = { kv, ATTN_IN_V, ATTN_IN_PAST_V, ATTN_IN_W_V, ATTN_IN_B_V,
-                            d->h_kv, d->d_v, d->T_kv, d->T_past, wide };
+    const struct side q = {ATTN_IN_X, ATTN_IN_Q, ATTN_IN_Q, ATTN_IN_W_Q, ATTN_IN_B_Q,
+                           d->h,      d->d_k,    d->T_q,    0,           d->d_model};
+    const struct side k = {kv,      ATTN_IN_K, ATTN_IN_PAST_K, ATTN_IN_W_K, ATTN_IN_B_K,
+                           d->h_kv, d->d_k,    d->T_kv,        d->T_past,   wide};
+    const struct side v = {kv,      ATTN_IN_V, ATTN_IN_PAST_V, ATTN_IN_W_V, ATTN_IN_B_V,
+                           d->h_kv, d->d_v,    d->T_kv,        d->T_past,   wide};
 
     project(p, &q, l->t[ATTN_Q_PRE]);
     project(p, &k, l->t[ATTN_K_PRE]);
     project(p, &v, l->t[ATTN_V]);
-    rotate(p, &q, &p->rope.q, (long double)d->T_kv - (long double)d->T_q, l->t[ATTN_Q_PRE],
-           l->t[ATTN_Q]);
+    rotate(p, &q, &p->rope.q, (long double)d->T_kv - (long double)d->T_q,
+           l->t[ATTN_Q_PRE], l->t[ATTN_Q]);
     rotate(p, &k, &p->rope.k, (long double)d->T_past, l->t[ATTN_K_PRE], l->t[ATTN_K]);
     memcpy(l->t[ATTN_PRESENT_K], l->t[ATTN_K],
            d->B * d->h_kv * d->T_kv * d->d_k * sizeof(long double));
@@ -177,10 +180,10 @@ static void queries_keys_values(const struct attn_problem *p, struct ref_layer *
            d->B * d->h_kv * d->T_kv * d->d_v * sizeof(long double));
 }
 
-/* ---- one row of S, M, A, H ------------------------------------------------------------------ */
+/* ---- one row of S, M, A, H ---- */
 
-static void score_row(const struct attn_problem *p, struct ref_layer *l, size_t b, size_t h,
-                      size_t i)
+static void score_row(const struct attn_problem *p, struct ref_layer *l, size_t b,
+                      size_t h, size_t i)
 {
     const struct attn_dims *d = &p->d;
     const size_t row = (b * d->h + h) * d->T_q + i, g = h / (d->h / d->h_kv);
@@ -192,7 +195,8 @@ static void score_row(const struct attn_problem *p, struct ref_layer *l, size_t 
         long double s = 0;
 
         for (size_t c = 0; c < d->d_k; c++)
-            s += p->score->bilinear ? q[c] * k[c] : in(p, ATTN_IN_V_A, c) * tanhl(q[c] + k[c]);
+            s += p->score->bilinear ? q[c] * k[c]
+                                    : in(p, ATTN_IN_V_A, c) * tanhl(q[c] + k[c]);
         l->t[ATTN_S_RAW][ij] = s;
         s = s * (long double)p->scale / (long double)p->temperature;
         if (p->softcap > 0)
@@ -205,11 +209,12 @@ static void score_row(const struct attn_problem *p, struct ref_layer *l, size_t 
     }
 }
 
-static void weight_row(const struct attn_problem *p, struct ref_layer *l, size_t b, size_t h,
-                       size_t i)
+static void weight_row(const struct attn_problem *p, struct ref_layer *l, size_t b,
+                       size_t h, size_t i)
 {
     const size_t T = p->d.T_kv, row = (b * p->d.h + h) * p->d.T_q + i;
-    const long double *allowed = l->t[ATTN_ALLOWED] + row * T, *sm = l->t[ATTN_S_MASKED] + row * T;
+    const long double *allowed = l->t[ATTN_ALLOWED] + row * T,
+                      *sm = l->t[ATTN_S_MASKED] + row * T;
     long double *a = l->t[ATTN_A] + row * T, max = -(long double)INFINITY, sum = 0;
 
     l->empty[row] = 1;
@@ -237,8 +242,8 @@ static void weight_row(const struct attn_problem *p, struct ref_layer *l, size_t
     l->t[ATTN_LSE][row] = max + logl(sum);
 }
 
-static void value_row(const struct attn_problem *p, struct ref_layer *l, size_t b, size_t h,
-                      size_t i)
+static void value_row(const struct attn_problem *p, struct ref_layer *l, size_t b,
+                      size_t h, size_t i)
 {
     const struct attn_dims *d = &p->d;
     const size_t row = (b * d->h + h) * d->T_q + i, g = h / (d->h / d->h_kv);
@@ -272,14 +277,15 @@ static void output(const struct attn_problem *p, struct ref_layer *l)
             long double sum = p->in[ATTN_IN_B_O].p ? in(p, ATTN_IN_B_O, m) : 0;
 
             for (size_t c = 0; c < joined; c++)
-                sum += l->t[ATTN_H][row * joined + c] * in(p, ATTN_IN_W_O, c * d->d_model + m);
+                sum += l->t[ATTN_H][row * joined + c] *
+                       in(p, ATTN_IN_W_O, c * d->d_model + m);
             l->t[ATTN_Y][row * d->d_model + m] = sum;
         }
 }
 
 void ref_forward(const struct attn_problem *p, struct ref_layer *layer)
 {
-    *layer = (struct ref_layer){ .empty = calloc(p->d.B * p->d.h * p->d.T_q, 1) };
+    *layer = (struct ref_layer){.empty = calloc(p->d.B * p->d.h * p->d.T_q, 1)};
     for (int o = ATTN_Q_PRE; o < ATTN_OBJECT_COUNT; o++) {
         struct attn_tensor shape;
 
@@ -307,20 +313,24 @@ void ref_free(struct ref_layer *layer)
     free(layer->empty);
 }
 
-bool ref_same(const struct attn_problem *p, enum attn_object o, const struct attn_tensor *got,
-              const struct ref_layer *layer, double tolerance)
+bool ref_same(const struct attn_problem *p, enum attn_object o,
+              const struct attn_tensor *got, const struct ref_layer *layer,
+              double tolerance)
 {
     struct attn_tensor shape;
 
     attn_object_full_shape(p, o, &shape);
     for (size_t n = 0; n < attn_tensor_count(&shape); n++) {
-        const long double want = layer->t[o][n], is = (long double)attn_tensor_get(got, n);
+        const long double want = layer->t[o][n],
+                          is = (long double)attn_tensor_get(got, n);
 
-        if (isnan(want) ? isnan(is) : isinf(want) ? is == want
+        if (isnan(want) ? isnan(is)
+            : isinf(want)
+                ? is == want
                 : fabsl(is - want) <= (long double)tolerance * fmaxl(1, fabsl(want)))
             continue;
-        fprintf(stderr, "%s at %zu: expected %.20Lg, got %.20Lg\n", ATTN_OBJECTS[o].name, n, want,
-                is);
+        fprintf(stderr, "%s at %zu: expected %.20Lg, got %.20Lg\n", ATTN_OBJECTS[o].name,
+                n, want, is);
         return false;
     }
     return true;
