@@ -79,6 +79,7 @@ struct srv_buffers {
 };
 struct api_buffer srv_buffers_take(struct srv_buffers *buffers, size_t want);
 void srv_buffers_give(struct srv_buffers *buffers, struct api_buffer *buffer);
+void srv_buffers_shrink(struct srv_buffers *buffers, struct api_buffer *buffer);
 void srv_buffers_free(struct srv_buffers *buffers);
 
 /* ---- workers: srv_pool.c ---- */

@@ -6,6 +6,9 @@
 #include "server/srv.h"
 
 #include <stdlib.h>
+#include <string.h>
+
+enum { WASTE_MIN_BYTES = 64 << 10 };
 
 /* Takes bytes from the budget, or takes nothing and says false. */
 bool srv_held_take(struct srv_held *held, size_t bytes)
@@ -42,18 +45,23 @@ static bool fits_better(size_t a, size_t b, size_t want)
     return b < want && a > b;
 }
 
-/* A buffer with len 0, warm if there is one; SIZE_MAX asks for the largest. */
+/* A large buffer is not tied up by a small use of it. */
+static bool is_waste(size_t cap, size_t use)
+{
+    return cap > WASTE_MIN_BYTES && cap / 2 > use;
+}
+
+/* A buffer with len 0, warm if a fitting one is there; SIZE_MAX asks for the largest. */
 struct api_buffer srv_buffers_take(struct srv_buffers *buffers, size_t want)
 {
     struct api_buffer taken = { 0 };
+    size_t best = 0;
 
     pthread_mutex_lock(&buffers->lock);
-    if (buffers->count > 0) {
-        size_t best = 0;
-
-        for (size_t b = 1; b < buffers->count; b++)
-            if (fits_better(buffers->warm[b].cap, buffers->warm[best].cap, want))
-                best = b;
+    for (size_t b = 1; b < buffers->count; b++)
+        if (fits_better(buffers->warm[b].cap, buffers->warm[best].cap, want))
+            best = b;
+    if (buffers->count > 0 && !is_waste(buffers->warm[best].cap, want)) {
         taken = buffers->warm[best];
         buffers->warm[best] = buffers->warm[--buffers->count];
         buffers->bytes -= taken.cap;
@@ -80,6 +88,18 @@ void srv_buffers_give(struct srv_buffers *buffers, struct api_buffer *buffer)
     if (!kept)
         api_buffer_free(buffer);
     *buffer = (struct api_buffer){ 0 };
+}
+
+/* Moves a short text out of a large buffer, which becomes free for the next large one. */
+void srv_buffers_shrink(struct srv_buffers *buffers, struct api_buffer *buffer)
+{
+    struct api_buffer small = { .len = buffer->len, .cap = buffer->len };
+
+    if (!is_waste(buffer->cap, buffer->len) || (small.p = malloc(small.cap)) == NULL)
+        return;
+    memcpy(small.p, buffer->p, small.len);
+    srv_buffers_give(buffers, buffer);
+    *buffer = small;
 }
 
 void srv_buffers_free(struct srv_buffers *buffers)

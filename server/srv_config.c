@@ -255,6 +255,7 @@ void srv_config_help(FILE *out)
                  "`memory` is the lesser of physical memory and the cgroup's limit.\n");
     for (size_t o = 0; o < COUNT(OPTIONS); o++) {
         const struct srv_option *option = &OPTIONS[o];
+        const char *gap = *option->unit != '\0' ? " " : "";
         char env[64];
 
         srv_option_env_name(option->name, env, sizeof env);
@@ -264,10 +265,10 @@ void srv_config_help(FILE *out)
         if (option->text != NULL)
             fprintf(out, "\"%s\"; %s\n", option->text, option->unit);
         else if (option->fallback == SRV_DERIVED)
-            fprintf(out, "%s; %" PRId64 " to %" PRId64 " %s\n", option->otherwise,
-                    option->min, option->max, option->unit);
+            fprintf(out, "%s; %" PRId64 " to %" PRId64 "%s%s\n", option->otherwise,
+                    option->min, option->max, gap, option->unit);
         else
-            fprintf(out, "%" PRId64 "; %" PRId64 " to %" PRId64 " %s\n", option->fallback,
-                    option->min, option->max, option->unit);
+            fprintf(out, "%" PRId64 "; %" PRId64 " to %" PRId64 "%s%s\n", option->fallback,
+                    option->min, option->max, gap, option->unit);
     }
 }

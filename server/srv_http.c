@@ -77,7 +77,6 @@ void srv_task_run(void *server_arg, struct srv_task *task, struct api_ctx *ctx)
 {
     struct srv_server *const server = server_arg;
     struct srv_request *const request = (struct srv_request *)task;
-    size_t answer_bytes;
 
     request->begun_us = srv_now_us();
     if (atomic_load(&server->abandoned))
@@ -95,9 +94,9 @@ void srv_task_run(void *server_arg, struct srv_task *task, struct api_ctx *ctx)
         handler_run(request, ctx, true);
     }
     srv_request_body_drop(request);
-    answer_bytes = request->out.len;
-    request->held_bytes = answer_bytes;
-    srv_held_add(&server->held, answer_bytes);
+    srv_buffers_shrink(&server->buffers, &request->out);
+    request->held_bytes = request->out.cap;
+    srv_held_add(&server->held, request->held_bytes);
     request->stage = SRV_DONE;
     MHD_resume_connection(request->mhd);
 }

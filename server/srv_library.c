@@ -9,6 +9,8 @@
  * in the program is found first by the dynamic linker, so the library calls ours, which passes
  * this server's answers on and sends a problem document in place of the library's.  Were the
  * library linked statically, its answers would keep its own text and the right status.
+ * Left to the library alone: 505 for a version it does not speak, and a request line without a
+ * path or with blanks in it, upon which it closes the connection without a word.
  */
 #include "server/srv.h"
 

@@ -6,6 +6,7 @@
 #include "server/srv.h"
 
 #include <malloc.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <time.h>
@@ -13,7 +14,6 @@
 
 enum {
     EXIT_USAGE = 2,
-    EXIT_SECOND_SIGNAL = 128 + SIGTERM,
     STEP_MS = 5,
     LAST_MS = 500                /* of the drain time, kept for answers that say 503 or 504 */
 };
@@ -64,26 +64,53 @@ static void heap_setup(void)
     mallopt(M_ARENA_MAX, 4);
 }
 
-/* Blocked in every thread and fetched by main alone. */
-static sigset_t signals_block(void)
+static sem_t signalled;
+static atomic_int signal_seen;
+
+/* The first signal is main's to act on; a second one ends the process at once. */
+static void on_signal(int number)
+{
+    if (atomic_exchange(&signal_seen, number) != 0)
+        _exit(128 + number);
+    sem_post(&signalled);
+}
+
+/* A handler and not sigwait: a library's threads, made before main, have nothing blocked, and
+   one of them may be given the signal. */
+static void signals_catch(void)
+{
+    struct sigaction action = { .sa_handler = on_signal, .sa_flags = SA_RESTART };
+
+    sem_init(&signalled, 0, 0);
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGTERM, &action, NULL);
+    sigaction(SIGINT, &action, NULL);
+    signal(SIGPIPE, SIG_IGN);
+}
+
+/* Threads inherit what is blocked while they are made. */
+static void signals_block(int how)
 {
     sigset_t ending;
 
     sigemptyset(&ending);
     sigaddset(&ending, SIGTERM);
     sigaddset(&ending, SIGINT);
-    pthread_sigmask(SIG_BLOCK, &ending, NULL);
-    signal(SIGPIPE, SIG_IGN);
-    return ending;
+    pthread_sigmask(how, &ending, NULL);
 }
 
-/* Sleeps; a second signal ends the process at once. */
-static void sleep_ms(int64_t ms, const sigset_t *ending)
+static void signal_wait(void)
 {
-    const struct timespec time = { .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000 };
+    while (sem_wait(&signalled) != 0)
+        continue;                /* interrupted */
+}
 
-    if (sigtimedwait(ending, NULL, &time) > 0)
-        _exit(EXIT_SECOND_SIGNAL);
+static void sleep_ms(int64_t ms)
+{
+    struct timespec rest = { .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000 };
+
+    while (nanosleep(&rest, &rest) != 0)
+        continue;                /* interrupted: sleep the rest */
 }
 
 static bool is_quiet(const struct srv_server *server)
@@ -91,10 +118,10 @@ static bool is_quiet(const struct srv_server *server)
     return atomic_load(&server->in_flight) == 0;
 }
 
-static void wait_quiet(struct srv_server *server, int64_t until_us, const sigset_t *ending)
+static void wait_quiet(struct srv_server *server, int64_t until_us)
 {
     while (!is_quiet(server) && srv_now_us() < until_us)
-        sleep_ms(STEP_MS, ending);
+        sleep_ms(STEP_MS);
 }
 
 /*
@@ -102,21 +129,21 @@ static void wait_quiet(struct srv_server *server, int64_t until_us, const sigset
  * requests in flight are finished; near the end of the drain time those that still compute
  * are told that their deadline has passed.  True when every request was answered.
  */
-static bool drain(struct srv_server *server, const sigset_t *ending)
+static bool drain(struct srv_server *server)
 {
     const int64_t end_us = srv_now_us() + server->config.drain_time_ms * 1000;
     int listen_fd;
 
     atomic_store(&server->draining, true);
-    sleep_ms(server->config.drain_wait_ms, ending);
+    sleep_ms(server->config.drain_wait_ms);
     listen_fd = srv_http_quiesce(server);
     if (listen_fd >= 0)
         close(listen_fd);
     atomic_store(&server->closing, true);
-    wait_quiet(server, end_us - LAST_MS * 1000, ending);
+    wait_quiet(server, end_us - LAST_MS * 1000);
     if (!is_quiet(server)) {
         atomic_store(&server->abandoned, true);
-        wait_quiet(server, end_us, ending);
+        wait_quiet(server, end_us);
     }
     return is_quiet(server);
 }
@@ -139,29 +166,31 @@ static void parts_stop(struct srv_server *server)
 
 static int serve(struct srv_server *server, const struct srv_machine *machine)
 {
-    const sigset_t ending = signals_block();
     char url[96];
-    int listen_fd, signal_number = 0;
+    int listen_fd;
     bool clean;
 
+    signals_catch();
     heap_setup();
     limits_set(server, machine);
     listen_fd = srv_listen(&server->config, url, sizeof url, stderr);
     if (listen_fd < 0)
         return EXIT_FAILURE;
+    signals_block(SIG_BLOCK);
     api_init();
     if (!parts_start(server) || !srv_http_start(server, listen_fd)) {
         fprintf(stderr, "attentiond: not enough memory, threads or open files to start\n");
         return EXIT_FAILURE;
     }
+    signals_block(SIG_UNBLOCK);
     printf("listening on %s\n", url);
     fflush(stdout);
     srv_log_event(&server->log, "start", "\"version\":\"%s\",\"url\":\"%s\",\"workers\":%d",
                   API_VERSION, url, (int)server->config.workers);
-    sigwait(&ending, &signal_number);
-    srv_log_event(&server->log, "drain", "\"signal\":%d,\"in_flight\":%u", signal_number,
-                  atomic_load(&server->in_flight));
-    clean = drain(server, &ending);
+    signal_wait();
+    srv_log_event(&server->log, "drain", "\"signal\":%d,\"in_flight\":%u",
+                  atomic_load(&signal_seen), atomic_load(&server->in_flight));
+    clean = drain(server);
     srv_log_event(&server->log, "stop", "\"unanswered\":%u,\"log_lines_dropped\":%lu",
                   atomic_load(&server->in_flight), server->log.dropped);
     if (!clean)

@@ -63,7 +63,7 @@ bool srv_percent_decode(const char *text, char *out, size_t size)
     return true;
 }
 
-/* The path of a request target: no query, no http://authority.  False if it is too long to
+/* The path of a request target: no query (no route reads one, so it is ignored), no http://authority.  False if it is too long to
    be any of ours; then `path` holds its beginning, for the log. */
 bool srv_path_copy(const char *target, char *path, size_t size)
 {

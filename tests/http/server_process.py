@@ -110,6 +110,14 @@ def terminate_idle(binary):
             assert [e for e in events if e != "request"] == ["start", "drain", "stop"], events
 
 
+def terminate_at_once(binary):
+    """The signal may come before main waits for it, and may reach any thread."""
+    for _ in range(20):
+        with Server(binary) as server:
+            server.terminate()
+            assert server.wait() == 0
+
+
 def terminate_finishes_requests(binary):
     with Server(binary, "--workers", 1) as server:
         waits = busy(server, 2, 2048)
@@ -225,6 +233,7 @@ def cors_list(binary):
 
 
 TESTS = [version_and_help, wrong_options, flag_before_environment, wrong_host, port_in_use, ipv6,
-         one_line_on_stdout, terminate_idle, terminate_finishes_requests, terminate_in_time,
+         one_line_on_stdout, terminate_idle,
+         terminate_at_once, terminate_finishes_requests, terminate_in_time,
          terminate_with_dripping_client, ready_while_draining, second_signal, healthcheck,
          broken_pipe, log_off, log_nobody_reads, cors_list]

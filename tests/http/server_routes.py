@@ -6,7 +6,7 @@ Start reading at TESTS.
 import json
 import re
 
-from wire import OK_BODY, request
+from wire import OK_BODY, eventually, request
 
 PATH = "/v1/attention"
 GETS = ["/v1/catalog", "/v1/examples", "/openapi.yaml", "/health/live", "/health/ready"]
@@ -177,6 +177,7 @@ def answer_headers(server):
 def log_lines(server):
     answer = server.ask("POST", PATH + "?q=1", OK_BODY, {"X-Request-Id": "log-1"})
     server.ask("GET", '/a"b\\c', headers={"X-Request-Id": "log-2"})
+    assert eventually(lambda: '"log-2"' in server.log())
     lines = [json.loads(line) for line in server.log().splitlines()]
     assert lines[0]["event"] == "start"
     one = next(line for line in lines if line.get("request_id") == "log-1")

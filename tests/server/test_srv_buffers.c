@@ -7,6 +7,7 @@
 
 #include <criterion/criterion.h>
 #include <stdlib.h>
+#include <string.h>
 
 Test(held, budget)
 {
@@ -53,4 +54,28 @@ Test(buffers, best_fit_and_bound)
     cr_expect_eq(store.bytes, 0);
     taken = srv_buffers_take(&store, 1);
     cr_expect_null(taken.p);
+}
+
+Test(buffers, large_ones_are_not_tied_up)
+{
+    struct srv_buffers store = { .lock = PTHREAD_MUTEX_INITIALIZER, .max_bytes = 10 << 20 };
+    struct api_buffer large = made(1 << 20), tight = made(8);
+    struct api_buffer taken;
+
+    memcpy(large.p, "abc", 3);
+    srv_buffers_shrink(&store, &large);
+    cr_expect_eq(large.cap, 3);
+    cr_expect_arr_eq(large.p, "abc", 3);
+    cr_expect_eq(store.bytes, 1 << 20, "the large one is back in the store");
+    srv_buffers_shrink(&store, &tight);
+    cr_expect_eq(tight.cap, 8);
+
+    taken = srv_buffers_take(&store, 100);
+    cr_expect_null(taken.p, "a small wish gets none of the large ones");
+    taken = srv_buffers_take(&store, 600 << 10);
+    cr_expect_eq(taken.cap, 1 << 20);
+    srv_buffers_give(&store, &taken);
+    srv_buffers_free(&store);
+    api_buffer_free(&large);
+    api_buffer_free(&tight);
 }
