@@ -1,8 +1,8 @@
 /*
  * attn_claim.c - what mathematics says an ablation cannot move, measured.
  * Not here: the ablation itself (attn_ablate.c).
- * Start reading at attn_claims: objects that depend on nothing touched, rows out of reach,
- * numbers that must be exact.
+ * Start reading at attn_claims: objects that depend on nothing touched, rows out of
+ * reach, numbers that must be exact.
  */
 #include "core/attn_edit.h"
 
@@ -12,21 +12,22 @@
 #include <string.h>
 
 /* The objects that claims speak about: the layer's own, and H head by head. */
-static const enum attn_object CLAIMED[] = { ATTN_Q, ATTN_K, ATTN_V, ATTN_S, ATTN_M, ATTN_A,
-                                            ATTN_H_HEADS, ATTN_H, ATTN_Y };
+static const enum attn_object CLAIMED[] = {ATTN_Q, ATTN_K,       ATTN_V, ATTN_S, ATTN_M,
+                                           ATTN_A, ATTN_H_HEADS, ATTN_H, ATTN_Y};
 
 struct claim_ctx {
     const struct attn_problem *p;
     const struct attn_trace *before, *after;
     const struct attn_edit *edit;
     size_t edits;
-    uint32_t moves[ATTN_EDITS_MAX];            /* objects that each edit may move             */
+    uint32_t moves[ATTN_EDITS_MAX]; /* objects that each edit may move */
 };
 
-static void add(struct attn_ablation *out, enum attn_object object, const char *says, bool holds)
+static void add(struct attn_ablation *out, enum attn_object object, const char *says,
+                bool holds)
 {
     assert(out->claim_count < ATTN_CLAIMS_MAX);
-    out->claim[out->claim_count++] = (struct attn_claim){ object, says, holds };
+    out->claim[out->claim_count++] = (struct attn_claim){object, says, holds};
 }
 
 static bool held(const struct claim_ctx *ctx, enum attn_object o)
@@ -37,7 +38,7 @@ static bool held(const struct claim_ctx *ctx, enum attn_object o)
 /* Every object that depends on one of `objects`, and these. */
 static uint32_t downstream(uint32_t objects)
 {
-    for (int o = 0; o < ATTN_OBJECT_COUNT; o++)      /* the table is in dependency order      */
+    for (int o = 0; o < ATTN_OBJECT_COUNT; o++) /* the table is in dependency order */
         if (ATTN_OBJECTS[o].depends_on & objects)
             objects |= ATTN_BIT(o);
     return objects;
@@ -45,14 +46,14 @@ static uint32_t downstream(uint32_t objects)
 
 static bool same_bits(const struct attn_tensor *a, const struct attn_tensor *b)
 {
-    return a->p == b->p
-           || memcmp(a->p, b->p, attn_tensor_count(a) * attn_dtype_bytes(a->dtype)) == 0;
+    return a->p == b->p ||
+           memcmp(a->p, b->p, attn_tensor_count(a) * attn_dtype_bytes(a->dtype)) == 0;
 }
 
-/* ---- rows out of reach ------------------------------------------------------------------------- */
+/* ---- rows out of reach ---- */
 
-/* What every edit that may move the object says of the rows it spares; NULL when they say nothing
-   or different things. */
+/* What every edit that may move the object says of the rows it spares; NULL when they
+   say nothing or different things. */
 static const char *spared_says(const struct claim_ctx *ctx, enum attn_object o)
 {
     const char *says = NULL;
@@ -62,7 +63,8 @@ static const char *spared_says(const struct claim_ctx *ctx, enum attn_object o)
 
         if (!(ctx->moves[n] & ATTN_BIT(o)))
             continue;
-        if (!(target->spares_in & ATTN_BIT(o)) || (says != NULL && says != target->spares_says))
+        if (!(target->spares_in & ATTN_BIT(o)) ||
+            (says != NULL && says != target->spares_says))
             return NULL;
         says = target->spares_says;
     }
@@ -74,7 +76,8 @@ static bool reads_all(const struct claim_ctx *ctx, enum attn_object o, size_t b,
                       size_t i)
 {
     const struct attn_dims *d = &ctx->p->d;
-    const size_t first = o == ATTN_H_HEADS ? h : 0, end = o == ATTN_H_HEADS ? h + 1 : d->h;
+    const size_t first = o == ATTN_H_HEADS ? h : 0,
+                 end = o == ATTN_H_HEADS ? h + 1 : d->h;
 
     if (o < ATTN_H_HEADS || ctx->p->empty_rows != ATTN_EMPTY_UNIFORM)
         return false;
@@ -84,25 +87,26 @@ static bool reads_all(const struct claim_ctx *ctx, enum attn_object o, size_t b,
     return false;
 }
 
-static bool spared(const struct claim_ctx *ctx, enum attn_object o, size_t b, size_t h, size_t i)
+static bool spared(const struct claim_ctx *ctx, enum attn_object o, size_t b, size_t h,
+                   size_t i)
 {
     if (reads_all(ctx, o, b, h, i))
         return false;
     for (size_t n = 0; n < ctx->edits; n++) {
         const struct attn_edit *edit = &ctx->edit[n];
 
-        if ((ctx->moves[n] & ATTN_BIT(o))
-            && !attn_edit_target_of(edit)->spares(ctx->p, edit, o, b, h, i))
+        if ((ctx->moves[n] & ATTN_BIT(o)) &&
+            !attn_edit_target_of(edit)->spares(ctx->p, edit, o, b, h, i))
             return false;
     }
     return true;
 }
 
-/* A forbidden pair less may shorten the sums of A V: beside a row that changed, another one may
-   round differently from H on. */
+/* A forbidden pair less may shorten the sums of A V: beside a row that changed,
+   another one may round differently from H on. */
 static double allowance(const struct claim_ctx *ctx, enum attn_object o)
 {
-    return o < ATTN_H_HEADS          ? 0.0
+    return o < ATTN_H_HEADS            ? 0.0
            : ctx->p->dtype == ATTN_F32 ? 64.0 * (double)FLT_EPSILON
                                        : 64.0 * DBL_EPSILON;
 }
@@ -116,8 +120,8 @@ static double row_size(const struct attn_tensor *t, size_t first, size_t count)
     return size;
 }
 
-static bool row_same(const struct attn_tensor *a, const struct attn_tensor *b, size_t first,
-                     size_t count, double relative)
+static bool row_same(const struct attn_tensor *a, const struct attn_tensor *b,
+                     size_t first, size_t count, double relative)
 {
     const size_t size = attn_dtype_bytes(a->dtype);
     double slack;
@@ -144,23 +148,24 @@ static bool spared_same(const struct claim_ctx *ctx, enum attn_object o)
     const size_t width = a->dim[a->rank - 1];
 
     for (size_t row = 0; row < a->dim[0] * heads * rows; row++)
-        if (spared(ctx, o, row / rows / heads, row / rows % heads, row % rows)
-            && !row_same(a, b, row * width, width, allowance(ctx, o)))
+        if (spared(ctx, o, row / rows / heads, row / rows % heads, row % rows) &&
+            !row_same(a, b, row * width, width, allowance(ctx, o)))
             return false;
     return true;
 }
 
-/* ---- exact numbers ------------------------------------------------------------------------------ */
+/* ---- exact numbers ---- */
 
 typedef bool exact_fn(const struct claim_ctx *ctx, enum attn_object o);
 
-/* Is head h's row i without keys, and its output NaN by request?  Then no number is exact. */
+/* Is head h's row i without keys, and its output NaN by request?  Then no number is
+   exact. */
 static bool is_nan_row(const struct claim_ctx *ctx, size_t b, size_t h, size_t i)
 {
     const struct attn_dims *d = &ctx->p->d;
 
-    return ctx->p->empty_rows == ATTN_EMPTY_NAN
-           && ctx->after->empty[(b * d->h + h) * d->T_q + i] != 0;
+    return ctx->p->empty_rows == ATTN_EMPTY_NAN &&
+           ctx->after->empty[(b * d->h + h) * d->T_q + i] != 0;
 }
 
 static bool has_nan_head(const struct claim_ctx *ctx, size_t b, size_t i)
@@ -180,8 +185,8 @@ static bool all_zero(const struct claim_ctx *ctx, enum attn_object o)
     for (size_t n = 0; n < count; n++) {
         const size_t row = n / width;
 
-        if (attn_tensor_get(t, n) != 0.0
-            && !(t->rank == 3 && has_nan_head(ctx, row / rows, row % rows)))
+        if (attn_tensor_get(t, n) != 0.0 &&
+            !(t->rank == 3 && has_nan_head(ctx, row / rows, row % rows)))
             return false;
     }
     return true;
@@ -193,8 +198,8 @@ static bool is_bias(const struct claim_ctx *ctx, enum attn_object o)
     const size_t count = attn_tensor_count(t), width = t->dim[2], rows = t->dim[1];
 
     for (size_t n = 0; n < count; n++)
-        if (attn_tensor_get(t, n) != attn_tensor_get(bias, n % width)
-            && !has_nan_head(ctx, n / width / rows, n / width % rows))
+        if (attn_tensor_get(t, n) != attn_tensor_get(bias, n % width) &&
+            !has_nan_head(ctx, n / width / rows, n / width % rows))
             return false;
     return true;
 }
@@ -213,15 +218,16 @@ static bool head_zero(const struct claim_ctx *ctx, enum attn_object o)
 }
 
 /* The weights of one key: of the edge's query, or of every query that reads any key. */
-static bool weights_zero(const struct claim_ctx *ctx, size_t first, size_t end, size_t key)
+static bool weights_zero(const struct claim_ctx *ctx, size_t first, size_t end,
+                         size_t key)
 {
     const struct attn_tensor *A = &ctx->after->t[ATTN_A];
     const struct attn_dims *d = &ctx->p->d;
 
     for (size_t each = 0; each < d->B * d->h; each++)
         for (size_t i = first; i < end; i++)
-            if (!ctx->after->empty[each * d->T_q + i]
-                && attn_tensor_get(A, (each * d->T_q + i) * d->T_kv + key) != 0.0)
+            if (!ctx->after->empty[each * d->T_q + i] &&
+                attn_tensor_get(A, (each * d->T_q + i) * d->T_kv + key) != 0.0)
                 return false;
     return true;
 }
@@ -323,7 +329,8 @@ static bool is_asked(const struct exact_row *row, const struct attn_edit *edit)
     return false;
 }
 
-/* Several edits together claim what each of them claims: an exact number is one edit's own. */
+/* Several edits together claim what each of them claims: an exact number is one edit's
+   own. */
 static void claim_exact(const struct claim_ctx *ctx, struct attn_ablation *out)
 {
     if (ctx->edits > 1)
@@ -339,7 +346,7 @@ static void claim_exact(const struct claim_ctx *ctx, struct attn_ablation *out)
 void attn_claims(const struct attn_problem *p, const struct attn_trace *baseline,
                  const struct attn_edit *edit, size_t edits, struct attn_ablation *out)
 {
-    struct claim_ctx ctx = { p, baseline, &out->trace, edit, edits, { 0 } };
+    struct claim_ctx ctx = {p, baseline, &out->trace, edit, edits, {0}};
     uint32_t moving = 0;
 
     for (size_t n = 0; n < edits; n++) {
@@ -353,7 +360,8 @@ void attn_claims(const struct attn_problem *p, const struct attn_trace *baseline
         if (!held(&ctx, o))
             continue;
         if (!(moving & ATTN_BIT(o)))
-            add(out, o, "the same bit for bit", same_bits(&baseline->t[o], &out->trace.t[o]));
+            add(out, o, "the same bit for bit",
+                same_bits(&baseline->t[o], &out->trace.t[o]));
         else if ((says = spared_says(&ctx, o)) != NULL)
             add(out, o, says, spared_same(&ctx, o));
     }

@@ -19,9 +19,10 @@ size_t attn_edit_token_key(const struct attn_problem *p, const struct attn_edit 
     return p->d.T_past + edit->index;
 }
 
-/* ---- checks: may this be asked of this problem? ------------------------------------------ */
+/* ---- checks: may this be asked of this problem? ---- */
 
-static bool check_index(const char *name, size_t index, size_t count, struct attn_err *err)
+static bool check_index(const char *name, size_t index, size_t count,
+                        struct attn_err *err)
 {
     return index < count || attn_fail(err, ATTN_E_RANGE, name, NULL, count, index);
 }
@@ -37,14 +38,15 @@ static bool check_with(const struct attn_edit *edit, size_t rows, size_t cols,
     if (t->p == NULL)
         return attn_fail(err, ATTN_E_MISSING, "with", NULL, 0, 0);
     if (rows == 1 && t->rank <= 1)
-        return attn_tensor_count(t) == cols
-               || attn_fail(err, ATTN_E_SHAPE, "with", "columns", cols, attn_tensor_count(t));
+        return attn_tensor_count(t) == cols ||
+               attn_fail(err, ATTN_E_SHAPE, "with", "columns", cols,
+                         attn_tensor_count(t));
     if (t->rank != 2)
         return attn_fail(err, ATTN_E_RANK, "with", NULL, 2, t->rank);
     if (t->dim[0] != rows)
         return attn_fail(err, ATTN_E_SHAPE, "with", "rows", rows, t->dim[0]);
-    return t->dim[1] == cols
-           || attn_fail(err, ATTN_E_SHAPE, "with", "columns", cols, t->dim[1]);
+    return t->dim[1] == cols ||
+           attn_fail(err, ATTN_E_SHAPE, "with", "columns", cols, t->dim[1]);
 }
 
 static bool check_weight(const struct attn_problem *p, const struct attn_edit *edit,
@@ -57,7 +59,8 @@ static bool check_weight(const struct attn_problem *p, const struct attn_edit *e
         return attn_fail(err, ATTN_E_MISSING, ATTN_INPUTS[input].name, NULL, 0, 0);
     if (attn_edit_is(edit, ATTN_CHANGE_IDENTITY) && W->dim[0] != W->dim[1])
         return attn_fail(err, ATTN_E_SHAPE, ATTN_INPUTS[input].name,
-                         attn_axis_name(ATTN_INPUTS[input].axis[1]), W->dim[0], W->dim[1]);
+                         attn_axis_name(ATTN_INPUTS[input].axis[1]), W->dim[0],
+                         W->dim[1]);
     return check_with(edit, W->dim[0], W->dim[1], err);
 }
 
@@ -73,24 +76,24 @@ static bool check_masks(const struct attn_problem *p, const struct attn_edit *ed
 {
     assert(edit->rule != NULL);
     if (strcmp(edit->rule, "additive") == 0)
-        return p->additive.p != NULL
-               || attn_fail(err, ATTN_E_MISSING, "additive", NULL, 0, 0);
-    return attn_mask_of(p, edit->rule) != NULL
-           || attn_fail(err, ATTN_E_MISSING, edit->rule, NULL, 0, 0);
+        return p->additive.p != NULL ||
+               attn_fail(err, ATTN_E_MISSING, "additive", NULL, 0, 0);
+    return attn_mask_of(p, edit->rule) != NULL ||
+           attn_fail(err, ATTN_E_MISSING, edit->rule, NULL, 0, 0);
 }
 
 static bool check_head(const struct attn_problem *p, const struct attn_edit *edit,
                        struct attn_err *err)
 {
-    return check_index("index", edit->index, p->d.h, err)
-           && check_with(edit, p->d.T_q, p->d.d_v, err);
+    return check_index("index", edit->index, p->d.h, err) &&
+           check_with(edit, p->d.T_q, p->d.d_v, err);
 }
 
 static bool check_edge(const struct attn_problem *p, const struct attn_edit *edit,
                        struct attn_err *err)
 {
-    return check_index("query", edit->query, p->d.T_q, err)
-           && check_index("key", edit->key, p->d.T_kv, err);
+    return check_index("query", edit->query, p->d.T_q, err) &&
+           check_index("key", edit->key, p->d.T_kv, err);
 }
 
 /* Without X a token has no row of its own, but its key can still be forbidden. */
@@ -108,7 +111,7 @@ static bool check_position(const struct attn_problem *p, const struct attn_edit 
     return check_with(edit, 1, X->dim[2], err);
 }
 
-/* ---- memory, entry and reach --------------------------------------------------------------- */
+/* ---- memory, entry and reach ---- */
 
 static size_t rounded(size_t bytes)
 {
@@ -134,7 +137,8 @@ static size_t no_bytes(const struct attn_problem *p, const struct attn_edit *edi
 static size_t masks_bytes(const struct attn_problem *p, const struct attn_edit *edit)
 {
     (void)edit;
-    return p->additive.p == NULL ? 0 : rounded(attn_edit_additive_count(p) * sizeof(double));
+    return p->additive.p == NULL ? 0
+                                 : rounded(attn_edit_additive_count(p) * sizeof(double));
 }
 
 static size_t head_bytes(const struct attn_problem *p, const struct attn_edit *edit)
@@ -147,7 +151,8 @@ static size_t position_bytes(const struct attn_problem *p, const struct attn_edi
 {
     (void)edit;
     return p->form.source == ATTN_PROJECTED
-               ? 0 : 2 * tensor_bytes(&p->in[attn_edit_token_input(p)]);
+               ? 0
+               : 2 * tensor_bytes(&p->in[attn_edit_token_input(p)]);
 }
 
 static uint32_t enters_q(const struct attn_problem *p, const struct attn_edit *edit)
@@ -200,7 +205,8 @@ static uint32_t edge_enters(const struct attn_problem *p, const struct attn_edit
     return attn_edit_is(edit, ATTN_CHANGE_REMOVE) ? MASK_OBJECTS : ATTN_BIT(ATTN_A);
 }
 
-static uint32_t position_enters(const struct attn_problem *p, const struct attn_edit *edit)
+static uint32_t position_enters(const struct attn_problem *p,
+                                const struct attn_edit *edit)
 {
     if (attn_edit_is(edit, ATTN_CHANGE_REMOVE))
         return MASK_OBJECTS;
@@ -227,14 +233,15 @@ static bool may_read(const struct attn_problem *p, const struct attn_edit *edit,
     return attn_allowed(p, b, h, i, attn_edit_token_key(p, edit));
 }
 
-/* Rows of other tokens in Q, K, V; from A on, rows of other queries that may not read it. */
+/* Rows of other tokens in Q, K, V; from A on, rows of other queries that may not read
+   it. */
 static bool position_spares(const struct attn_problem *p, const struct attn_edit *edit,
                             enum attn_object object, size_t b, size_t h, size_t i)
 {
     if (object == ATTN_K || object == ATTN_V)
         return i != attn_edit_token_key(p, edit);
-    if (p->form.source == ATTN_SELF && !attn_edit_is(edit, ATTN_CHANGE_REMOVE)
-        && i == edit->index)
+    if (p->form.source == ATTN_SELF && !attn_edit_is(edit, ATTN_CHANGE_REMOVE) &&
+        i == edit->index)
         return false;
     if (object == ATTN_Q)
         return true;
@@ -246,11 +253,12 @@ static bool position_spares(const struct attn_problem *p, const struct attn_edit
     return true;
 }
 
-/* ---- the tables ------------------------------------------------------------------------------ */
+/* ---- the tables ---- */
 
-#define C(change)   (UINT32_C(1) << ATTN_CHANGE_##change)
-#define NUMBERS     (C(ZERO) | C(NEGATE) | C(SCALE) | C(NOISE) | C(SHUFFLE) | C(REPLACE) | C(MEAN))
-#define ON(object)  ATTN_BIT(ATTN_##object)
+#define C(change) (UINT32_C(1) << ATTN_CHANGE_##change)
+#define NUMBERS \
+    (C(ZERO) | C(NEGATE) | C(SCALE) | C(NOISE) | C(SHUFFLE) | C(REPLACE) | C(MEAN))
+#define ON(object) ATTN_BIT(ATTN_##object)
 
 /* clang-format off */
 static const struct attn_edit_target TARGETS[] = {
@@ -361,10 +369,10 @@ bool attn_edit_is(const struct attn_edit *edit, enum attn_change change)
 }
 
 /*
- * Is this change one that the target accepts, with numbers in range and tensors of the right
- * shape?  Errors: CONTRADICTION (object: the target, axis: the change), MISSING, RANGE (object
- * "index", "query", "key", "by" or "std"), RANK, SHAPE (object "with", or the matrix that is not
- * square).
+ * Is this change one that the target accepts, with numbers in range and tensors of the
+ * right shape?  Errors: CONTRADICTION (object: the target, axis: the change), MISSING,
+ * RANGE (object "index", "query", "key", "by" or "std"), RANK, SHAPE (object "with", or
+ * the matrix that is not square).
  */
 bool attn_edit_check(const struct attn_problem *p, const struct attn_edit *edit,
                      struct attn_err *err)

@@ -8,42 +8,46 @@
 
 #include "core/attn_core.h"
 
-enum attn_change {                 /* rows of the change table: bits of `changes`      */
-    ATTN_CHANGE_ZERO,
-    ATTN_CHANGE_IDENTITY,
-    ATTN_CHANGE_NEGATE,
-    ATTN_CHANGE_SCALE,
-    ATTN_CHANGE_NOISE,
-    ATTN_CHANGE_SHUFFLE,
-    ATTN_CHANGE_REPLACE,
-    ATTN_CHANGE_MEAN,
-    ATTN_CHANGE_REMOVE,
-    ATTN_CHANGE_COUNT
+enum attn_change { /* rows of the change table: bits of `changes`      */
+                   ATTN_CHANGE_ZERO,
+                   ATTN_CHANGE_IDENTITY,
+                   ATTN_CHANGE_NEGATE,
+                   ATTN_CHANGE_SCALE,
+                   ATTN_CHANGE_NOISE,
+                   ATTN_CHANGE_SHUFFLE,
+                   ATTN_CHANGE_REPLACE,
+                   ATTN_CHANGE_MEAN,
+                   ATTN_CHANGE_REMOVE,
+                   ATTN_CHANGE_COUNT
 };
 
-/* Changes the numbers of m; `from` is what a mean is taken of; `noise` is as large as m. */
+/* Changes the numbers of m; `from` is what a mean is taken of; `noise` is as large as
+   m. */
 typedef void attn_change_fn(struct attn_mat m, struct attn_mat from,
                             const struct attn_edit *edit, struct attn_tensor *noise);
 
 struct attn_edit_change {
-    struct attn_edit_change_row row;           /* first: a row is found by its public half */
-    attn_change_fn *numbers;                   /* NULL: means something else per target    */
+    struct attn_edit_change_row row; /* first: a row is found by its public half */
+    attn_change_fn *numbers;         /* NULL: means something else per target */
 };
 
 enum { ATTN_RULE_CUTS_MAX = ATTN_EDITS_MAX };
 
-struct attn_cut_rule {             /* one extra rule: the pairs that edits forbid          */
-    struct attn_mask_row row;      /* first: the rule's functions find the cuts by it      */
+struct attn_cut_rule {        /* one extra rule: the pairs that edits forbid */
+    struct attn_mask_row row; /* first: the rule's functions find the cuts by it */
     size_t count;
-    struct { bool every_query; size_t i, j; } cut[ATTN_RULE_CUTS_MAX];
+    struct {
+        bool every_query;
+        size_t i, j;
+    } cut[ATTN_RULE_CUTS_MAX];
 };
 
-struct attn_inverse_rule {         /* a rule that forbids what another allows              */
-    struct attn_mask_row row;      /* first                                                */
+struct attn_inverse_rule {    /* a rule that forbids what another allows */
+    struct attn_mask_row row; /* first */
     const struct attn_mask_row *of;
 };
 
-struct attn_edited {               /* the layer with its changes made                      */
+struct attn_edited { /* the layer with its changes made */
     struct attn_problem p;
     const struct attn_problem *baseline;
     struct attn_arena *arena;
@@ -52,14 +56,14 @@ struct attn_edited {               /* the layer with its changes made           
     size_t inverses;
     bool masks_changed;
     const struct attn_edit *after_softmax[ATTN_EDITS_MAX], *after_mix[ATTN_EDITS_MAX];
-    struct attn_tensor noise[ATTN_EDITS_MAX];  /* of the edits in after_mix                */
+    struct attn_tensor noise[ATTN_EDITS_MAX]; /* of the edits in after_mix */
     size_t softmax_count, mix_count;
     struct attn_swap swap;
 };
 
 struct attn_edit_target {
-    struct attn_edit_target_row row;           /* first                                    */
-    int input;                                 /* the weight it changes, or -1             */
+    struct attn_edit_target_row row; /* first */
+    int input;                       /* the weight it changes, or -1 */
     bool (*check)(const struct attn_problem *p, const struct attn_edit *edit,
                   struct attn_err *err);
     bool (*apply)(struct attn_edited *layer, const struct attn_edit *edit,
@@ -68,11 +72,12 @@ struct attn_edit_target {
     size_t (*bytes)(const struct attn_problem *p, const struct attn_edit *edit);
     /* Objects that the edit touches at first hand: what depends on them may move */
     uint32_t (*enters)(const struct attn_problem *p, const struct attn_edit *edit);
-    /* Of an object that may move: is this row (b, h, i) out of reach all the same?  NULL = no */
+    /* Of an object that may move: is this row (b, h, i) out of reach all the same?
+       NULL = no */
     bool (*spares)(const struct attn_problem *p, const struct attn_edit *edit,
                    enum attn_object object, size_t b, size_t h, size_t i);
     const char *spares_says;
-    uint32_t spares_in;                        /* objects that `spares` knows              */
+    uint32_t spares_in; /* objects that `spares` knows */
 };
 
 const struct attn_edit_target *attn_edit_target_of(const struct attn_edit *edit);
@@ -96,7 +101,8 @@ bool attn_edit_edge(struct attn_edited *layer, const struct attn_edit *edit,
 bool attn_edit_position(struct attn_edited *layer, const struct attn_edit *edit,
                         struct attn_err *err);
 size_t attn_edit_additive_count(const struct attn_problem *p);
-/* Edits of H made on a finished run: where there is no output stage that could make them. */
+/* Edits of H made on a finished run: where there is no output stage that could make
+   them. */
 void attn_edit_mixed(const struct attn_edited *layer, struct attn_trace *trace);
 
 /* attn_edit_numbers.c */

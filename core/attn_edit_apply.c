@@ -1,6 +1,6 @@
 /*
- * attn_edit_apply.c - makes the changes of an ablation: a changed copy of the problem, or a stage
- * that changes what the right one computed.
+ * attn_edit_apply.c - makes the changes of an ablation: a changed copy of the problem, or
+ * a stage that changes what the right one computed.
  * Not here: what may be asked (attn_edit.c), arithmetic on a block (attn_edit_numbers.c).
  * Start reading at attn_edit_weight; each function is the `apply` of one row of TARGETS.
  */
@@ -19,8 +19,8 @@ static bool take(struct attn_edited *layer, size_t bytes, const char *object, vo
                  struct attn_err *err)
 {
     *out = attn_arena_take(layer->arena, bytes);
-    return *out != NULL
-           || attn_fail(err, ATTN_E_MEMORY, object, NULL, layer->arena->size, bytes);
+    return *out != NULL ||
+           attn_fail(err, ATTN_E_MEMORY, object, NULL, layer->arena->size, bytes);
 }
 
 /* Numbers of the problem are never written: the first change of an input copies it. */
@@ -38,12 +38,12 @@ static bool own_input(struct attn_edited *layer, enum attn_input in, struct attn
 }
 
 /* Room for the random numbers of one change, where it draws any. */
-static bool take_noise(struct attn_edited *layer, const struct attn_edit *edit, size_t count,
-                       struct attn_tensor *noise, struct attn_err *err)
+static bool take_noise(struct attn_edited *layer, const struct attn_edit *edit,
+                       size_t count, struct attn_tensor *noise, struct attn_err *err)
 {
-    *noise = (struct attn_tensor){ .dtype = layer->p.dtype };
-    return !attn_edit_is(edit, ATTN_CHANGE_NOISE)
-           || take(layer, count * attn_dtype_bytes(noise->dtype), "noise", &noise->p, err);
+    *noise = (struct attn_tensor){.dtype = layer->p.dtype};
+    return !attn_edit_is(edit, ATTN_CHANGE_NOISE) ||
+           take(layer, count * attn_dtype_bytes(noise->dtype), "noise", &noise->p, err);
 }
 
 bool attn_edit_weight(struct attn_edited *layer, const struct attn_edit *edit,
@@ -52,8 +52,8 @@ bool attn_edit_weight(struct attn_edited *layer, const struct attn_edit *edit,
     const enum attn_input in = (enum attn_input)attn_edit_target_of(edit)->input;
     struct attn_tensor noise, *W = &layer->p.in[in];
 
-    if (!own_input(layer, in, err)
-        || !take_noise(layer, edit, attn_tensor_count(W), &noise, err))
+    if (!own_input(layer, in, err) ||
+        !take_noise(layer, edit, attn_tensor_count(W), &noise, err))
         return false;
 
     const struct attn_mat m = attn_slice(W, 0, 0);
@@ -65,8 +65,8 @@ bool attn_edit_weight(struct attn_edited *layer, const struct attn_edit *edit,
 bool attn_edit_scale(struct attn_edited *layer, const struct attn_edit *edit,
                      struct attn_err *err)
 {
-    struct attn_tensor noise = { .dtype = ATTN_F64 };
-    const struct attn_mat m = { ATTN_F64, &layer->p.scale, 1, 1, 1 };
+    struct attn_tensor noise = {.dtype = ATTN_F64};
+    const struct attn_mat m = {ATTN_F64, &layer->p.scale, 1, 1, 1};
 
     (void)err;
     layer->p.scale_stated = true;
@@ -77,10 +77,10 @@ bool attn_edit_scale(struct attn_edited *layer, const struct attn_edit *edit,
     return true;
 }
 
-/* ---- masks ----------------------------------------------------------------------------------- */
+/* ---- masks ---- */
 
-static bool inverse_allows(const struct attn_problem *p, const struct attn_mask *m, size_t b,
-                           size_t h, size_t i, size_t j)
+static bool inverse_allows(const struct attn_problem *p, const struct attn_mask *m,
+                           size_t b, size_t h, size_t i, size_t j)
 {
     const struct attn_inverse_rule *rule = (const struct attn_inverse_rule *)m->row;
     struct attn_mask of = *m;
@@ -125,10 +125,11 @@ static bool cut(struct attn_edited *layer, bool every_query, size_t i, size_t j,
         if (layer->p.mask_count == ATTN_MASKS_MAX)
             return attn_fail(err, ATTN_E_RANGE, "masks", NULL, ATTN_MASKS_MAX - 1,
                              ATTN_MASKS_MAX);
-        rule->row = (struct attn_mask_row){ .name = "ablation", .allows = cut_allows,
-                                            .clear = cut_clear,
-                                            .rule = "Pairs that an ablation took away." };
-        layer->p.mask[layer->p.mask_count++] = (struct attn_mask){ .row = &rule->row };
+        rule->row = (struct attn_mask_row){.name = "ablation",
+                                           .allows = cut_allows,
+                                           .clear = cut_clear,
+                                           .rule = "Pairs that an ablation took away."};
+        layer->p.mask[layer->p.mask_count++] = (struct attn_mask){.row = &rule->row};
     }
     assert(rule->count < ATTN_RULE_CUTS_MAX);
     rule->cut[rule->count].every_query = every_query;
@@ -142,8 +143,8 @@ size_t attn_edit_additive_count(const struct attn_problem *p)
     const struct attn_table *t = &p->additive;
     const struct attn_dims *d = &p->d;
 
-    return (d->B - 1) * t->stride_b + (d->h - 1) * t->stride_h + (d->T_q - 1) * t->stride_i
-         + d->T_kv;
+    return (d->B - 1) * t->stride_b + (d->h - 1) * t->stride_h +
+           (d->T_q - 1) * t->stride_i + d->T_kv;
 }
 
 /* The finite numbers change their sign; what -Infinity forbids stays forbidden. */
@@ -164,7 +165,7 @@ static bool negate_additive(struct attn_edited *layer, struct attn_err *err)
 static bool edit_additive(struct attn_edited *layer, const struct attn_edit *edit,
                           struct attn_err *err)
 {
-    if (layer->p.additive.p == NULL)           /* an earlier edit of the same set took it     */
+    if (layer->p.additive.p == NULL) /* an earlier edit of the same set took it */
         return true;
     if (!attn_edit_is(edit, ATTN_CHANGE_REMOVE))
         return negate_additive(layer, err);
@@ -186,7 +187,8 @@ bool attn_edit_masks(struct attn_edited *layer, const struct attn_edit *edit,
     if (n == p->mask_count)
         return true;
     if (attn_edit_is(edit, ATTN_CHANGE_REMOVE)) {
-        memmove(&p->mask[n], &p->mask[n + 1], (p->mask_count - n - 1) * sizeof p->mask[0]);
+        memmove(&p->mask[n], &p->mask[n + 1],
+                (p->mask_count - n - 1) * sizeof p->mask[0]);
         p->mask_count--;
         return true;
     }
@@ -195,7 +197,7 @@ bool attn_edit_masks(struct attn_edited *layer, const struct attn_edit *edit,
     struct attn_inverse_rule *inverse = &layer->inverse[layer->inverses++];
 
     inverse->of = p->mask[n].row;
-    inverse->row = *inverse->of;               /* its name: prepare still finds the rule      */
+    inverse->row = *inverse->of; /* its name: prepare still finds the rule */
     inverse->row.allows = inverse_allows;
     inverse->row.clear = NULL;
     inverse->row.range = NULL;
@@ -203,14 +205,14 @@ bool attn_edit_masks(struct attn_edited *layer, const struct attn_edit *edit,
     return true;
 }
 
-/* ---- weights A of one pair ------------------------------------------------------------------- */
+/* ---- weights A of one pair ---- */
 
 static bool edited_softmax(const struct attn_run_ctx *run, struct attn_piece piece,
                            struct attn_err *err)
 {
     const struct attn_edited *layer = run->swap->param;
     const struct attn_dims *d = &run->p->d;
-    struct attn_tensor noise = { .dtype = run->p->dtype };
+    struct attn_tensor noise = {.dtype = run->p->dtype};
 
     (void)piece;
     if (!attn_stage_all(run, ATTN_STAGE_SOFTMAX, err))
@@ -221,8 +223,8 @@ static bool edited_softmax(const struct attn_run_ctx *run, struct attn_piece pie
         for (size_t each = 0; each < d->B * d->h; each++) {
             struct attn_mat m = attn_slice(&run->t->t[ATTN_A], each / d->h, each % d->h);
 
-            m.p = (unsigned char *)m.p
-                + (edit->query * m.ld + edit->key) * attn_dtype_bytes(m.dtype);
+            m.p = (unsigned char *)m.p +
+                  (edit->query * m.ld + edit->key) * attn_dtype_bytes(m.dtype);
             m.rows = m.cols = 1;
             attn_edit_change_of(edit)->numbers(m, m, edit, &noise);
         }
@@ -240,9 +242,10 @@ bool attn_edit_edge(struct attn_edited *layer, const struct attn_edit *edit,
     return true;
 }
 
-/* ---- outputs H of one head -------------------------------------------------------------------- */
+/* ---- outputs H of one head ---- */
 
-static struct attn_mat head_of(const struct attn_tensor *H, size_t b, size_t h, size_t d_v)
+static struct attn_mat head_of(const struct attn_tensor *H, size_t b, size_t h,
+                               size_t d_v)
 {
     struct attn_mat m = attn_slice(H, b, 0);
 
@@ -305,10 +308,11 @@ bool attn_edit_head(struct attn_edited *layer, const struct attn_edit *edit,
     layer->after_mix[n] = edit;
     if (layer->p.form.has_output)
         layer->swap.stage[ATTN_STAGE_OUTPUT] = edited_output;
-    return take_noise(layer, edit, layer->p.d.T_q * layer->p.d.d_v, &layer->noise[n], err);
+    return take_noise(layer, edit, layer->p.d.T_q * layer->p.d.d_v, &layer->noise[n],
+                      err);
 }
 
-/* ---- one token --------------------------------------------------------------------------------- */
+/* ---- one token ---- */
 
 bool attn_edit_position(struct attn_edited *layer, const struct attn_edit *edit,
                         struct attn_err *err)
@@ -325,7 +329,8 @@ bool attn_edit_position(struct attn_edited *layer, const struct attn_edit *edit,
         const struct attn_mat all = attn_slice(X, b, 0);
         struct attn_mat row = all;
 
-        row.p = (unsigned char *)all.p + edit->index * all.ld * attn_dtype_bytes(all.dtype);
+        row.p =
+            (unsigned char *)all.p + edit->index * all.ld * attn_dtype_bytes(all.dtype);
         row.rows = 1;
         attn_edit_change_of(edit)->numbers(row, all, edit, &noise);
     }

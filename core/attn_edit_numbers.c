@@ -1,7 +1,7 @@
 /*
  * attn_edit_numbers.c - the changes that an ablation makes to a block of numbers.
  * Not here: which block (attn_edit_apply.c), the table of changes (attn_edit.c).
- * Start reading at attn_change_zero; each function is the `numbers` of one row of CHANGES.
+ * Start reading at attn_change_zero; each function is the `numbers` of a CHANGES row.
  */
 #include "core/attn_edit.h"
 
@@ -14,7 +14,8 @@ static void *place(struct attn_mat m, size_t r, size_t c)
 
 static double get(struct attn_mat m, size_t r, size_t c)
 {
-    return m.dtype == ATTN_F64 ? *(double *)place(m, r, c) : (double)*(float *)place(m, r, c);
+    return m.dtype == ATTN_F64 ? *(double *)place(m, r, c)
+                               : (double)*(float *)place(m, r, c);
 }
 
 static void set(struct attn_mat m, size_t r, size_t c, double x)
@@ -32,8 +33,8 @@ static void multiply(struct attn_mat m, double by)
             set(m, r, c, get(m, r, c) * by);
 }
 
-void attn_change_zero(struct attn_mat m, struct attn_mat from, const struct attn_edit *edit,
-                      struct attn_tensor *noise)
+void attn_change_zero(struct attn_mat m, struct attn_mat from,
+                      const struct attn_edit *edit, struct attn_tensor *noise)
 {
     (void)from, (void)edit, (void)noise;
     for (size_t r = 0; r < m.rows; r++)
@@ -51,23 +52,24 @@ void attn_change_identity(struct attn_mat m, struct attn_mat from,
             set(m, r, c, r == c ? 1.0 : 0.0);
 }
 
-void attn_change_negate(struct attn_mat m, struct attn_mat from, const struct attn_edit *edit,
-                        struct attn_tensor *noise)
+void attn_change_negate(struct attn_mat m, struct attn_mat from,
+                        const struct attn_edit *edit, struct attn_tensor *noise)
 {
     (void)from, (void)edit, (void)noise;
     multiply(m, -1.0);
 }
 
-void attn_change_scale(struct attn_mat m, struct attn_mat from, const struct attn_edit *edit,
-                       struct attn_tensor *noise)
+void attn_change_scale(struct attn_mat m, struct attn_mat from,
+                       const struct attn_edit *edit, struct attn_tensor *noise)
 {
     (void)from, (void)noise;
     multiply(m, edit->by);
 }
 
-/* Adds independent normal numbers of mean 0 and deviation std (attn_init_fill says which). */
-void attn_change_noise(struct attn_mat m, struct attn_mat from, const struct attn_edit *edit,
-                       struct attn_tensor *noise)
+/* Adds independent normal numbers of mean 0 and deviation std (attn_init_fill says
+   which). */
+void attn_change_noise(struct attn_mat m, struct attn_mat from,
+                       const struct attn_edit *edit, struct attn_tensor *noise)
 {
     (void)from;
     assert(noise->p != NULL);
@@ -86,8 +88,8 @@ void attn_change_noise(struct attn_mat m, struct attn_mat from, const struct att
 }
 
 /* The same numbers in another order, each order as likely (Fisher and Yates). */
-void attn_change_shuffle(struct attn_mat m, struct attn_mat from, const struct attn_edit *edit,
-                         struct attn_tensor *noise)
+void attn_change_shuffle(struct attn_mat m, struct attn_mat from,
+                         const struct attn_edit *edit, struct attn_tensor *noise)
 {
     uint64_t state = edit->seed;
 
@@ -101,8 +103,8 @@ void attn_change_shuffle(struct attn_mat m, struct attn_mat from, const struct a
     }
 }
 
-void attn_change_replace(struct attn_mat m, struct attn_mat from, const struct attn_edit *edit,
-                         struct attn_tensor *noise)
+void attn_change_replace(struct attn_mat m, struct attn_mat from,
+                         const struct attn_edit *edit, struct attn_tensor *noise)
 {
     (void)from, (void)noise;
     assert(attn_tensor_count(&edit->with) == m.rows * m.cols);
@@ -112,8 +114,8 @@ void attn_change_replace(struct attn_mat m, struct attn_mat from, const struct a
 }
 
 /* Every row becomes the mean of from's rows. */
-void attn_change_mean(struct attn_mat m, struct attn_mat from, const struct attn_edit *edit,
-                      struct attn_tensor *noise)
+void attn_change_mean(struct attn_mat m, struct attn_mat from,
+                      const struct attn_edit *edit, struct attn_tensor *noise)
 {
     (void)edit, (void)noise;
     assert(from.cols == m.cols);

@@ -1,7 +1,7 @@
 /*
- * attn_grad.c - the backward pass: cotangent of Y, H, H_heads, A or S to every gradient asked.
- * Not here: the graph (attn_grad_table.c), the pairwise part (attn_grad_pairs.c), the projections
- * (attn_grad_inputs.c), the check by differences (attn_grad_check.c).
+ * attn_grad.c - the backward pass: cotangent of Y, H, H_heads, A or S to what was asked.
+ * Not here: the graph (attn_grad_table.c), the pairwise part (attn_grad_pairs.c), the
+ * projections (attn_grad_inputs.c), the check by differences (attn_grad_check.c).
  * Start reading at attn_grad.
  */
 #include "core/attn_grad.h"
@@ -69,10 +69,11 @@ static void join_heads(struct attn_grad_run *run)
     for (size_t b = 0; b < d->B; b++)
         for (size_t h = 0; h < d->h; h++)
             for (size_t i = 0; i < d->T_q; i++)
-                memcpy((unsigned char *)run->g[ATTN_DH].p
-                           + ((b * d->T_q + i) * d->h + h) * row,
-                       (const unsigned char *)run->ask->cotangent.p
-                           + ((b * d->h + h) * d->T_q + i) * row, row);
+                memcpy((unsigned char *)run->g[ATTN_DH].p +
+                           ((b * d->T_q + i) * d->h + h) * row,
+                       (const unsigned char *)run->ask->cotangent.p +
+                           ((b * d->h + h) * d->T_q + i) * row,
+                       row);
 }
 
 static bool check_asked(const struct attn_problem *p, const struct attn_grad_ask *ask,
@@ -82,7 +83,8 @@ static bool check_asked(const struct attn_problem *p, const struct attn_grad_ask
 
     for (int g = 0; g < ATTN_GRADIENT_COUNT; g++)
         if (wrong >> g & 1)
-            return attn_fail(err, ATTN_E_CONTRADICTION, ATTN_GRADIENTS[g].name, NULL, 0, 0);
+            return attn_fail(err, ATTN_E_CONTRADICTION, ATTN_GRADIENTS[g].name, NULL, 0,
+                             0);
     return true;
 }
 
@@ -98,28 +100,33 @@ static bool backward(struct attn_grad_run *run, struct attn_err *err)
 /*
  * Gradients of sum(cotangent * object) with respect to what was asked.
  *
- *     dH = dY W_O^T, dA = dH V^T, dV = A^T dH, dS = A (dA - sum_k A dA), dQ = scale dS K, ...
+ *     dH = dY W_O^T, dA = dH V^T, dV = A^T dH, dS = A (dA - sum_k A dA), dQ = scale dS K
  *
- * trace      in   the forward run: what attn_grad_needs names
- * ask        in   cotangent at full rank in p->dtype
- * grads      out  tensors in the arena; dA of A and the like are the cotangent's own memory
+ * trace  in   the forward run: what attn_grad_needs names
+ * ask    in   cotangent at full rank in p->dtype
+ * grads  out  tensors in the arena; dA of A and the like are the cotangent's own memory
  *
  * Errors: CONTRADICTION, MEMORY, DEADLINE; grads hold nothing usable after one.
  * Source: Vaswani et al. 2017, section 3.2.1, differentiated by the chain rule.
  */
 bool attn_grad(const struct attn_problem *p, const struct attn_trace *trace,
                const struct attn_grad_ask *ask, struct attn_arena *arena,
-               const struct attn_exec *exec, struct attn_grads *grads, struct attn_err *err)
+               const struct attn_exec *exec, struct attn_grads *grads,
+               struct attn_err *err)
 {
-    struct attn_grad_run run = { .p = p, .trace = trace, .ask = ask, .exec = exec,
-                                 .arena = arena, .rows = attn_grad_rows_of(p->dtype),
-                                 .kernel = attn_kernel_of(p->dtype) };
+    struct attn_grad_run run = {.p = p,
+                                .trace = trace,
+                                .ask = ask,
+                                .exec = exec,
+                                .arena = arena,
+                                .rows = attn_grad_rows_of(p->dtype),
+                                .kernel = attn_kernel_of(p->dtype)};
     const uint32_t asked = attn_grad_asked(p, ask), keep = kept(p, ask);
     const int known = attn_grad_known(ask);
     const size_t start = attn_arena_mark(arena);
 
     assert(ask->cotangent.p != NULL);
-    *grads = (struct attn_grads){ .check = { .worst = -1 } };
+    *grads = (struct attn_grads){.check = {.worst = -1}};
     if (!check_asked(p, ask, err))
         return false;
     if (known >= 0)
@@ -136,6 +143,6 @@ bool attn_grad(const struct attn_problem *p, const struct attn_trace *trace,
     for (int g = 0; g < ATTN_GRADIENT_COUNT; g++)
         if (asked >> g & 1)
             grads->t[g] = run.g[g];
-    return !ask->check || attn_grad_check_run(p, ask, attn_grad_check_entries(p), CHECK_SEED,
-                                              arena, exec, grads, err);
+    return !ask->check || attn_grad_check_run(p, ask, attn_grad_check_entries(p),
+                                              CHECK_SEED, arena, exec, grads, err);
 }

@@ -9,35 +9,37 @@
 #include "core/attn_core.h"
 
 struct attn_grad_node {
-    enum attn_object enters;       /* where its tensor enters the layer: of an earlier object
-                                      there is no such gradient                              */
-    uint32_t needs;                /* bit per gradient that must be known first              */
+    enum attn_object enters; /* where its tensor enters the layer: of an earlier object
+                                there is no such gradient                              */
+    uint32_t needs;          /* bit per gradient that must be known first */
     bool (*exists)(const struct attn_problem *p);
-    bool optional;                 /* and only when its input was given                      */
+    bool optional; /* and only when its input was given */
 };
 extern const struct attn_grad_node ATTN_GRAD_NODES[ATTN_GRADIENT_COUNT];
 
-/* What is asked, what is asked by name and not there, all that must be computed on the way, and which is the cotangent itself. */
+/* What is asked, what is asked by name and not there, all that must be computed on the
+   way, and which is the cotangent itself. */
 uint32_t attn_grad_asked(const struct attn_problem *p, const struct attn_grad_ask *ask);
 uint32_t attn_grad_wrong(const struct attn_problem *p, const struct attn_grad_ask *ask);
 uint32_t attn_grad_closure(const struct attn_problem *p, const struct attn_grad_ask *ask);
-int attn_grad_known(const struct attn_grad_ask *ask);     /* enum attn_gradient, or -1       */
+int attn_grad_known(const struct attn_grad_ask *ask); /* enum attn_gradient, or -1 */
 void attn_grad_shape(const struct attn_problem *p, enum attn_gradient g,
                      struct attn_tensor *shape);
-size_t attn_grad_tensor_bytes(const struct attn_tensor *t);    /* rounded up to ATTN_ALIGN    */
+size_t attn_grad_tensor_bytes(const struct attn_tensor *t); /* rounded up to ATTN_ALIGN */
 
 /* Loops over one row, of either dtype (attn_grad_rows.inc). */
 struct attn_grad_rows {
-    /* ds_j = a_j (da_j - m) where a_j is not 0, else exactly 0; returns m = sum_j a_j da_j;
-       *mass is sum_j a_j */
+    /* ds_j = a_j (da_j - m) where a_j is not 0, else exactly 0; returns m = sum_j a_j
+       da_j; *mass is sum_j a_j */
     double (*softmax)(size_t n, const void *a, const void *da, void *ds, double *mass);
-    /* out_j = ds_j (1 - (s_j / cap)^2)                                                       */
+    /* out_j = ds_j (1 - (s_j / cap)^2) */
     void (*softcap)(size_t n, const void *s, double cap, const void *ds, void *out);
-    void (*add)(size_t n, const void *x, double *sum);         /* sum += x                    */
+    void (*add)(size_t n, const void *x, double *sum); /* sum += x */
 };
 const struct attn_grad_rows *attn_grad_rows_of(enum attn_dtype dtype);
 
-/* Backward passes that attn_grad.c strings together (attn_grad_pairs.c, attn_grad_inputs.c). */
+/* Backward passes that attn_grad.c strings together (attn_grad_pairs.c,
+   attn_grad_inputs.c). */
 struct attn_grad_run {
     const struct attn_problem *p;
     const struct attn_trace *trace;
@@ -46,9 +48,10 @@ struct attn_grad_run {
     struct attn_arena *arena;
     const struct attn_grad_rows *rows;
     const struct attn_kernel *kernel;
-    struct attn_tensor g[ATTN_GRADIENT_COUNT];  /* p NULL = not needed                        */
+    struct attn_tensor g[ATTN_GRADIENT_COUNT]; /* p NULL = not needed */
 };
-/* Runs fn(arg, 0 … count-1), on the caller's helpers where it lends them and they are worth it. */
+/* Runs fn(arg, 0 … count-1), on the caller's helpers where it lends them and they are
+   worth it. */
 void attn_grad_pieces(const struct attn_grad_run *run, size_t count, attn_piece_fn *fn,
                       void *arg);
 bool attn_grad_stopped(const struct attn_grad_run *run);
@@ -58,7 +61,8 @@ size_t attn_grad_inputs_bytes(const struct attn_problem *p);
 bool attn_grad_inputs(struct attn_grad_run *run, struct attn_err *err);
 bool attn_grad_output(struct attn_grad_run *run, struct attn_err *err);
 
-/* Does this row's A count in the backward pass?  An empty row's does only when it is uniform. */
+/* Does this row's A count in the backward pass?  An empty row's does only when it is
+   uniform. */
 bool attn_grad_row_counts(const struct attn_grad_run *run, size_t b, size_t h, size_t i);
 /* The next stretch [*i0, *i1) of rows that count, from *i1 on and before `end`. */
 bool attn_grad_next_rows(const struct attn_grad_run *run, size_t b, size_t h, size_t end,
@@ -68,8 +72,10 @@ struct attn_mat attn_grad_rows_at(struct attn_mat m, size_t i0, size_t i1);
 struct attn_mat attn_grad_columns(struct attn_mat m, size_t c0, size_t cols);
 
 /* Central differences of `entries` places a tensor (SIZE_MAX = all of them). */
-size_t attn_grad_check_entries(const struct attn_problem *p);  /* what a request can afford */
-size_t attn_grad_check_bytes(const struct attn_problem *p, const struct attn_grad_ask *ask);
+size_t attn_grad_check_entries(
+    const struct attn_problem *p); /* what a request can afford */
+size_t attn_grad_check_bytes(const struct attn_problem *p,
+                             const struct attn_grad_ask *ask);
 bool attn_grad_check_run(const struct attn_problem *p, const struct attn_grad_ask *ask,
                          size_t entries, uint64_t seed, struct attn_arena *arena,
                          const struct attn_exec *exec, struct attn_grads *grads,

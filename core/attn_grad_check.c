@@ -1,5 +1,5 @@
 /*
- * attn_grad_check.c - analytic gradients against central differences of the forward pass alone.
+ * attn_grad_check.c - gradients against central differences of the forward pass alone.
  * Not here: the gradients (attn_grad.c), the audit's sentence about them (attn_audit.c).
  * Start reading at attn_grad_check_run, then numeric.
  */
@@ -11,27 +11,29 @@
 #include <string.h>
 
 /*
- * A central difference errs by f'''/6 step^2 + rounding/step; DBL_EPSILON^(1/3), about 6e-6, makes
- * both about 1e-10 for functions of size 1.  Where scores are steep or large one of them grows, so
- * an entry that disagrees is tried again with the other steps: a right derivative then agrees, a
- * wrong one with none.
+ * A central difference errs by f'''/6 step^2 + rounding/step; DBL_EPSILON^(1/3), about
+ * 6e-6, makes both about 1e-10 for functions of size 1.  Where scores are steep or large
+ * one of them grows, so an entry that disagrees is tried again with the other steps: a
+ * right derivative then agrees, a wrong one with none.
  */
-static const double STEPS[] = { 6e-6, 7.5e-7, 4.8e-5, 9e-8, 4e-4 };
+static const double STEPS[] = {6e-6, 7.5e-7, 4.8e-5, 9e-8, 4e-4};
 
-/* Per dtype: what a gradient computed in it may be off, relative to max(1, |entry|) for float64,
-   where 1e-6 is a hundred times the usual error of the difference; float32 sums in 24 bits. */
-static const double TOLERANCES[] = { [ATTN_F64] = 1e-6, [ATTN_F32] = 1e-3 };
-/* Cancelled sums err by the size of what was cancelled: so many roundings of the largest entry. */
+/* Per dtype: what a gradient computed in it may be off, relative to max(1, |entry|)
+   for float64, where 1e-6 is a hundred times the usual error of the difference;
+   float32 sums in 24 bits. */
+static const double TOLERANCES[] = {[ATTN_F64] = 1e-6, [ATTN_F32] = 1e-3};
+/* Cancelled sums err by the size of what was cancelled: so many roundings of the
+   largest entry. */
 static const double ROUNDINGS = 1024.0;
-static const double EPSILONS[] = { [ATTN_F64] = DBL_EPSILON, [ATTN_F32] = FLT_EPSILON };
+static const double EPSILONS[] = {[ATTN_F64] = DBL_EPSILON, [ATTN_F32] = FLT_EPSILON};
 
 /* Places sampled a tensor. */
 enum { ENTRIES = 4 };
 /* Multiply-adds of a forward pass that takes about 10 ms. */
 static const double LARGE_LAYER = 5e7;
 
-struct moved_row {                 /* how the tensor of a gradient is moved by a step         */
-    enum attn_object object;       /* an object, right after its stage; or X: an input        */
+struct moved_row {           /* how the tensor of a gradient is moved by a step */
+    enum attn_object object; /* an object, right after its stage; or X: an input */
     enum attn_stage stage;
 };
 
@@ -44,7 +46,7 @@ static const struct moved_row MOVED[ATTN_GRADIENT_COUNT] = {
 /* clang-format on */
 static_assert(ATTN_X == 0, "rows of MOVED left out move an input");
 
-struct nudge {                     /* what the replaced stage adds, and to which number       */
+struct nudge { /* what the replaced stage adds, and to which number */
     enum attn_stage stage;
     enum attn_object object;
     size_t place;
@@ -52,12 +54,12 @@ struct nudge {                     /* what the replaced stage adds, and to which
 };
 
 struct check_run {
-    struct attn_problem p;         /* in float64                                              */
+    struct attn_problem p; /* in float64 */
     const struct attn_grad_ask *ask;
     const struct attn_exec *exec;
     struct attn_arena *arena;
-    double *bias;                  /* additive at full shape, or NULL                         */
-    double *plus;                  /* the object under the step up                            */
+    double *bias; /* additive at full shape, or NULL */
+    double *plus; /* the object under the step up */
     struct attn_grad_check *check;
 };
 
@@ -74,20 +76,21 @@ static bool nudged_stage(const struct attn_run_ctx *run, struct attn_piece piece
 }
 
 /* One forward run; what it took stays taken, so that the caller may read the trace. */
-static bool forward(struct check_run *run, const struct nudge *nudge, struct attn_tensor *out,
-                    struct attn_err *err)
+static bool forward(struct check_run *run, const struct nudge *nudge,
+                    struct attn_tensor *out, struct attn_err *err)
 {
     uint32_t want = ATTN_BIT(run->ask->of);
-    struct attn_swap swap = { .param = nudge };
-    struct attn_trace trace = { 0 };
+    struct attn_swap swap = {.param = nudge};
+    struct attn_trace trace = {0};
     struct attn_plan plan;
 
     if (nudge != NULL) {
         want |= ATTN_BIT(nudge->object);
         swap.stage[nudge->stage] = nudged_stage;
     }
-    if (!attn_plan(&run->p, want, ATTN_PATH_DENSE, SIZE_MAX, &plan, err)
-        || !attn_run(&run->p, &plan, run->arena, run->exec, nudge ? &swap : NULL, &trace, err))
+    if (!attn_plan(&run->p, want, ATTN_PATH_DENSE, SIZE_MAX, &plan, err) ||
+        !attn_run(&run->p, &plan, run->arena, run->exec, nudge ? &swap : NULL, &trace,
+                  err))
         return false;
     *out = trace.t[run->ask->of];
     return true;
@@ -101,7 +104,7 @@ static void aim(const struct check_run *run, enum attn_gradient g, size_t place,
     const size_t c = place % d->d_v, h = place / d->d_v % d->h;
     const size_t i = place / d->d_v / d->h % d->T_q, b = place / d->d_v / d->h / d->T_q;
 
-    *nudge = (struct nudge){ MOVED[g].stage, MOVED[g].object, place, 0.0 };
+    *nudge = (struct nudge){MOVED[g].stage, MOVED[g].object, place, 0.0};
     if (g == ATTN_DH && run->ask->of == ATTN_H_HEADS) {
         nudge->object = ATTN_H_HEADS;
         nudge->place = ((b * d->h + h) * d->T_q + i) * d->d_v + c;
@@ -119,8 +122,8 @@ static double *input_at(struct check_run *run, enum attn_gradient g, size_t plac
 }
 
 /* sum C (O+ - O-), term by term so that what both share cancels; *size is sum |C O|. */
-static double difference(const struct attn_tensor *C, const double *plus, const double *minus,
-                         double *size)
+static double difference(const struct attn_tensor *C, const double *plus,
+                         const double *minus, double *size)
 {
     const size_t count = attn_tensor_count(C);
     double sum = 0.0;
@@ -138,8 +141,8 @@ static double difference(const struct attn_tensor *C, const double *plus, const 
 }
 
 /* One entry by central differences; *noise is what rounding alone may have made of it. */
-static bool numeric(struct check_run *run, enum attn_gradient g, size_t place, double step,
-                    double *value, double *noise, struct attn_err *err)
+static bool numeric(struct check_run *run, enum attn_gradient g, size_t place,
+                    double step, double *value, double *noise, struct attn_err *err)
 {
     double *x = input_at(run, g, place), size;
     const double old = x != NULL ? *x : 0.0, by = step * fmax(1.0, fabs(old));
@@ -174,16 +177,17 @@ static bool numeric(struct check_run *run, enum attn_gradient g, size_t place, d
 size_t attn_grad_check_entries(const struct attn_problem *p)
 {
     const struct attn_dims *d = &p->d;
-    const double each = (double)d->d_model * (double)(d->d_k + d->d_v)
-                      + (double)d->T_kv * (double)(d->d_k + d->d_v);
+    const double each = (double)d->d_model * (double)(d->d_k + d->d_v) +
+                        (double)d->T_kv * (double)(d->d_k + d->d_v);
 
     return (double)d->B * (double)d->h * (double)d->T_q * each > LARGE_LAYER ? 1
-                                                                            : ENTRIES;
+                                                                             : ENTRIES;
 }
 
 /* Relative error of one entry, by the first step that agrees or else by the best. */
-static bool judge(struct check_run *run, enum attn_gradient g, const struct attn_tensor *t,
-                  size_t place, double slack, struct attn_err *err)
+static bool judge(struct check_run *run, enum attn_gradient g,
+                  const struct attn_tensor *t, size_t place, double slack,
+                  struct attn_err *err)
 {
     struct attn_grad_check *check = run->check;
     const double analytic = attn_tensor_get(t, place);
@@ -257,7 +261,8 @@ static bool check_tensor(struct check_run *run, enum attn_gradient g,
 
     for (size_t n = 0; n < entries && n < count; n++) {
         const size_t place = entries >= count ? n
-                           : n == 0 ? first : attn_random_below(random, count);
+                             : n == 0         ? first
+                                              : attn_random_below(random, count);
 
         if (movable(run, g, place) && !judge(run, g, t, place, slack, err))
             return false;
@@ -265,13 +270,15 @@ static bool check_tensor(struct check_run *run, enum attn_gradient g,
     return true;
 }
 
-/* ---- the problem in float64 -------------------------------------------------------------- */
+/* ---- the problem in float64 ---- */
 
-static bool promote(struct check_run *run, const struct attn_problem *p, struct attn_err *err)
+static bool promote(struct check_run *run, const struct attn_problem *p,
+                    struct attn_err *err)
 {
     run->p = *p;
     run->p.dtype = ATTN_F64;
-    /* The backward pass counts A as 0 in an empty row; NaN there would drown the objective. */
+    /* The backward pass counts A as 0 in an empty row; NaN there would drown the
+       objective. */
     if (p->empty_rows == ATTN_EMPTY_NAN)
         run->p.empty_rows = ATTN_EMPTY_ZERO;
     for (int in = 0; in < ATTN_INPUT_COUNT; in++) {
@@ -282,8 +289,8 @@ static bool promote(struct check_run *run, const struct attn_problem *p, struct 
         t->dtype = ATTN_F64;
         t->p = attn_arena_take(run->arena, attn_grad_tensor_bytes(t));
         if (t->p == NULL)
-            return attn_fail(err, ATTN_E_MEMORY, ATTN_INPUTS[in].name, NULL, run->arena->size,
-                             attn_grad_tensor_bytes(t));
+            return attn_fail(err, ATTN_E_MEMORY, ATTN_INPUTS[in].name, NULL,
+                             run->arena->size, attn_grad_tensor_bytes(t));
         for (size_t n = 0, count = attn_tensor_count(t); n < count; n++)
             ((double *)t->p)[n] = attn_tensor_get(&p->in[in], n);
     }
@@ -306,12 +313,12 @@ static bool spread_bias(struct check_run *run, struct attn_err *err)
         const size_t b = row / d->T_q / d->h, h = row / d->T_q % d->h, i = row % d->T_q;
 
         memcpy(run->bias + row * d->T_kv,
-               (const double *)given.p + b * given.stride_b + h * given.stride_h
-                   + i * given.stride_i,
+               (const double *)given.p + b * given.stride_b + h * given.stride_h +
+                   i * given.stride_i,
                d->T_kv * sizeof *run->bias);
     }
-    *table = (struct attn_table){ ATTN_ELEM_F64, run->bias, d->h * d->T_q * d->T_kv,
-                                  d->T_q * d->T_kv, d->T_kv };
+    *table = (struct attn_table){ATTN_ELEM_F64, run->bias, d->h * d->T_q * d->T_kv,
+                                 d->T_q * d->T_kv, d->T_kv};
     return true;
 }
 
@@ -321,12 +328,13 @@ static struct attn_tensor in_float64(struct attn_tensor t)
     return t;
 }
 
-size_t attn_grad_check_bytes(const struct attn_problem *p, const struct attn_grad_ask *ask)
+size_t attn_grad_check_bytes(const struct attn_problem *p,
+                             const struct attn_grad_ask *ask)
 {
     const struct attn_dims *d = &p->d;
     struct attn_problem wide = *p;
     struct attn_plan plan;
-    struct attn_err err = { 0 };
+    struct attn_err err = {0};
     struct attn_tensor of;
     uint32_t want = ATTN_BIT(ask->of);
     size_t bytes = 0;
@@ -345,13 +353,14 @@ size_t attn_grad_check_bytes(const struct attn_problem *p, const struct attn_gra
     for (int g = 0; g < ATTN_GRADIENT_COUNT; g++)
         want |= MOVED[g].object != ATTN_X ? ATTN_BIT(MOVED[g].object) : 0;
     return attn_plan(&wide, want, ATTN_PATH_DENSE, SIZE_MAX, &plan, &err)
-               ? bytes + plan.trace_bytes : SIZE_MAX / 2;
+               ? bytes + plan.trace_bytes
+               : SIZE_MAX / 2;
 }
 
 /*
- * Fills grads->check: sampled entries of every gradient that grads holds, the largest of each
- * first, against (L(x + step) - L(x - step)) / (2 step) with L = sum(cotangent * object), all in
- * float64.  Scratch is given back.  Errors: MEMORY, DEADLINE.
+ * Fills grads->check: sampled entries of every gradient that grads holds, the largest of
+ * each first, against (L(x + step) - L(x - step)) / (2 step) with L = sum(cotangent *
+ * object), all in float64.  Scratch is given back.  Errors: MEMORY, DEADLINE.
  */
 bool attn_grad_check_run(const struct attn_problem *p, const struct attn_grad_ask *ask,
                          size_t entries, uint64_t seed, struct attn_arena *arena,
@@ -359,17 +368,16 @@ bool attn_grad_check_run(const struct attn_problem *p, const struct attn_grad_as
                          struct attn_err *err)
 {
     const size_t mark = attn_arena_mark(arena);
-    struct attn_grad_check check = { .worst = -1, .step = STEPS[0],
-                                     .tolerance = TOLERANCES[p->dtype] };
-    struct check_run run = { .ask = ask, .exec = exec, .arena = arena, .check = &check };
+    struct attn_grad_check check = {
+        .worst = -1, .step = STEPS[0], .tolerance = TOLERANCES[p->dtype]};
+    struct check_run run = {.ask = ask, .exec = exec, .arena = arena, .check = &check};
     struct attn_tensor of = in_float64(ask->cotangent);
     bool ok = promote(&run, p, err) && (p->additive.p == NULL || spread_bias(&run, err));
 
     if (ok) {
         run.plus = attn_arena_take(arena, attn_grad_tensor_bytes(&of));
-        ok = run.plus != NULL
-             || attn_fail(err, ATTN_E_MEMORY, "cotangent", NULL, arena->size,
-                          attn_grad_tensor_bytes(&of));
+        ok = run.plus != NULL || attn_fail(err, ATTN_E_MEMORY, "cotangent", NULL,
+                                           arena->size, attn_grad_tensor_bytes(&of));
     }
     for (enum attn_gradient g = 0; g < ATTN_GRADIENT_COUNT && ok; g++)
         if (grads->t[g].p != NULL)

@@ -7,11 +7,11 @@
 
 #include <string.h>
 
-struct path_row {                  /* X W + b = tensor, one of Q, K, V                        */
+struct path_row { /* X W + b = tensor, one of Q, K, V */
     enum attn_gradient of, dW, db;
     enum attn_input W;
-    bool key_side;                 /* reads X_kv in cross-attention, has cached rows first    */
-    bool rotates;                  /* RoPE stands between the product and the tensor          */
+    bool key_side; /* reads X_kv in cross-attention, has cached rows first */
+    bool rotates;  /* RoPE stands between the product and the tensor */
 };
 
 /* clang-format off */
@@ -25,8 +25,8 @@ static const struct path_row PATHS[] = {
 struct path_job {
     struct attn_grad_run *run;
     const struct path_row *path;
-    struct attn_tensor d;          /* cotangent of X W + b: (B, heads, rows, width)           */
-    size_t first;                  /* rows of d before the first that flows back              */
+    struct attn_tensor d; /* cotangent of X W + b: (B, heads, rows, width) */
+    size_t first;         /* rows of d before the first that flows back */
     enum attn_input source;
     enum attn_gradient dX;
 };
@@ -46,7 +46,7 @@ static struct attn_mat new_rows(const struct path_job *job, size_t b, size_t h)
 
 static struct attn_mat matrix(const struct attn_tensor *t)
 {
-    return (struct attn_mat){ t->dtype, t->p, t->dim[0], t->dim[1], t->dim[1] };
+    return (struct attn_mat){t->dtype, t->p, t->dim[0], t->dim[1], t->dim[1]};
 }
 
 /* dW's columns of head h: sum over items of X^T d. */
@@ -58,8 +58,8 @@ static void weight_head(void *arg, size_t h)
 
     for (size_t b = 0; b < job->d.dim[0]; b++)
         attn_gemm(attn_grad_columns(dW, h * width, width),
-                  attn_slice(&job->run->p->in[job->source], b, 0), true, new_rows(job, b, h),
-                  false, 1.0, b > 0 ? 1.0 : 0.0);
+                  attn_slice(&job->run->p->in[job->source], b, 0), true,
+                  new_rows(job, b, h), false, 1.0, b > 0 ? 1.0 : 0.0);
 }
 
 /* dX of item b: sum over heads of d W^T, added to what the other paths brought. */
@@ -87,7 +87,8 @@ static void bias_head(struct path_job *job, size_t h, double *sum)
         for (size_t i = 0; i < d.rows; i++)
             rows->add(width, (const unsigned char *)d.p + i * d.ld * size, sum);
     }
-    job->run->kernel->from_double(width, sum, (unsigned char *)job->run->g[job->path->db].p + h * width * size);
+    job->run->kernel->from_double(
+        width, sum, (unsigned char *)job->run->g[job->path->db].p + h * width * size);
 }
 
 /* A rotation's transpose is the rotation to the opposite position. */
@@ -105,9 +106,11 @@ static void rotate_back(struct path_job *job, struct attn_tensor *out, double *r
                                        ? attn_rope_position_k(p, b, job->first + i)
                                        : attn_rope_position_q(p, b, i);
 
-                job->run->kernel->to_double(d_k, (const unsigned char *)from.p + i * size, row);
+                job->run->kernel->to_double(d_k, (const unsigned char *)from.p + i * size,
+                                            row);
                 attn_rope_row(p, -pos, row, row + d_k);
-                job->run->kernel->from_double(d_k, row + d_k, (unsigned char *)to.p + i * size);
+                job->run->kernel->from_double(d_k, row + d_k,
+                                              (unsigned char *)to.p + i * size);
             }
         }
     job->d = *out;
@@ -164,14 +167,16 @@ bool attn_grad_inputs(struct attn_grad_run *run, struct attn_err *err)
     for (size_t n = 0; n < ATTN_COUNT(PATHS); n++) {
         const struct path_row *path = &PATHS[n];
         const bool other = crosses && path->key_side;
-        struct path_job job = { run, path, run->g[path->of],
-                                path->key_side ? run->p->d.T_past : 0,
-                                other ? ATTN_IN_X_KV : ATTN_IN_X,
-                                other ? ATTN_DX_KV : ATTN_DX };
+        struct path_job job = {run,
+                               path,
+                               run->g[path->of],
+                               path->key_side ? run->p->d.T_past : 0,
+                               other ? ATTN_IN_X_KV : ATTN_IN_X,
+                               other ? ATTN_DX_KV : ATTN_DX};
         const size_t mark = attn_arena_mark(run->arena);
 
-        if (!has(run, path->of)
-            || (!has(run, path->dW) && !has(run, path->db) && !has(run, job.dX)))
+        if (!has(run, path->of) ||
+            (!has(run, path->dW) && !has(run, path->db) && !has(run, job.dX)))
             continue;
         if (!path_back(&job, err))
             return false;
@@ -183,21 +188,23 @@ bool attn_grad_inputs(struct attn_grad_run *run, struct attn_err *err)
 size_t attn_grad_inputs_bytes(const struct attn_problem *p)
 {
     const struct attn_dims *d = &p->d;
-    const size_t rows = d->h * d->T_q > d->h_kv * d->T_kv ? d->h * d->T_q : d->h_kv * d->T_kv;
+    const size_t rows =
+        d->h * d->T_q > d->h_kv * d->T_kv ? d->h * d->T_q : d->h_kv * d->T_kv;
     const size_t widest = d->d_k > d->d_v ? d->d_k : d->d_v;
-    const size_t turned = p->rope.on ? d->B * rows * d->d_k * attn_dtype_bytes(p->dtype) : 0;
+    const size_t turned =
+        p->rope.on ? d->B * rows * d->d_k * attn_dtype_bytes(p->dtype) : 0;
 
     return turned + (2 * widest + d->d_model) * sizeof(double) + 4 * ATTN_ALIGN;
 }
 
-/* ---- from Y ---------------------------------------------------------------------------- */
+/* ---- from Y ---- */
 
 static void output_item(void *arg, size_t b)
 {
     struct attn_grad_run *run = arg;
 
-    attn_gemm(attn_slice(&run->g[ATTN_DH], b, 0), attn_slice(&run->ask->cotangent, b, 0), false,
-              matrix(&run->p->in[ATTN_IN_W_O]), true, 1.0, 0.0);
+    attn_gemm(attn_slice(&run->g[ATTN_DH], b, 0), attn_slice(&run->ask->cotangent, b, 0),
+              false, matrix(&run->p->in[ATTN_IN_W_O]), true, 1.0, 0.0);
 }
 
 /* dW_O's rows of head h: sum over items of H^T dY, over the rows whose A counts. */
@@ -205,17 +212,17 @@ static void output_head(void *arg, size_t h)
 {
     struct attn_grad_run *run = arg;
     const struct attn_dims *d = &run->p->d;
-    const struct attn_mat dW = attn_grad_rows_at(matrix(&run->g[ATTN_DW_O]), h * d->d_v,
-                                                 (h + 1) * d->d_v);
+    const struct attn_mat dW =
+        attn_grad_rows_at(matrix(&run->g[ATTN_DW_O]), h * d->d_v, (h + 1) * d->d_v);
 
     for (size_t b = 0; b < d->B; b++) {
-        const struct attn_mat H = attn_grad_columns(attn_slice(&run->trace->t[ATTN_H], b, 0),
-                                                    h * d->d_v, d->d_v);
+        const struct attn_mat H = attn_grad_columns(
+            attn_slice(&run->trace->t[ATTN_H], b, 0), h * d->d_v, d->d_v);
         const struct attn_mat dY = attn_slice(&run->ask->cotangent, b, 0);
 
         for (size_t i0, i1 = 0; attn_grad_next_rows(run, b, h, d->T_q, &i0, &i1);)
-            attn_gemm(dW, attn_grad_rows_at(H, i0, i1), true, attn_grad_rows_at(dY, i0, i1),
-                      false, 1.0, 1.0);
+            attn_gemm(dW, attn_grad_rows_at(H, i0, i1), true,
+                      attn_grad_rows_at(dY, i0, i1), false, 1.0, 1.0);
     }
 }
 
@@ -238,8 +245,9 @@ bool attn_grad_output(struct attn_grad_run *run, struct attn_err *err)
         memset(sum, 0, d->d_model * sizeof *sum);
         for (size_t row = 0; row < d->B * d->T_q; row++)
             run->rows->add(d->d_model,
-                           (const unsigned char *)run->ask->cotangent.p
-                               + row * d->d_model * attn_dtype_bytes(run->p->dtype), sum);
+                           (const unsigned char *)run->ask->cotangent.p +
+                               row * d->d_model * attn_dtype_bytes(run->p->dtype),
+                           sum);
         run->kernel->from_double(d->d_model, sum, run->g[ATTN_DB_O].p);
     }
     attn_arena_release(run->arena, mark);

@@ -8,15 +8,15 @@
 #include <math.h>
 #include <string.h>
 
-struct pairs_job {                 /* pieces are (b, key/value head): no two write one place  */
+struct pairs_job { /* pieces are (b, key/value head): no two write one place */
     struct attn_grad_run *run;
-    unsigned char *raw;            /* [pieces][block][T_kv] dS before the softcap             */
-    double *wide;                  /* [pieces][...] rows in double for score functions        */
-    double *dsink, *dv_a;          /* [B*h], [pieces][d_k]: summed in order at the end         */
+    unsigned char *raw;   /* [pieces][block][T_kv] dS before the softcap */
+    double *wide;         /* [pieces][...] rows in double for score functions */
+    double *dsink, *dv_a; /* [B*h], [pieces][d_k]: summed in order at the end */
     size_t raw_bytes, wide_count;
 };
 
-struct block {                     /* rows i0 … i1-1 of query head h of item b                */
+struct block { /* rows i0 … i1-1 of query head h of item b */
     size_t b, h, kv, i0, i1, piece;
 };
 
@@ -67,8 +67,8 @@ static bool is_empty(const struct attn_grad_run *run, const struct block *at, si
 {
     const struct attn_dims *d = &run->p->d;
 
-    return run->trace->empty != NULL
-        && run->trace->empty[(at->b * d->h + at->h) * d->T_q + i];
+    return run->trace->empty != NULL &&
+           run->trace->empty[(at->b * d->h + at->h) * d->T_q + i];
 }
 
 /* dS from A and dA, row by row; empty rows stay exactly 0, whatever stands in A. */
@@ -107,8 +107,8 @@ static struct attn_mat uncap(struct pairs_job *job, const struct block *at)
         return dS;
 
     const struct attn_mat S = rows_of(&run->trace->t[ATTN_S], at);
-    struct attn_mat raw = { dS.dtype, job->raw + at->piece * job->raw_bytes, dS.rows, dS.cols,
-                            dS.cols };
+    struct attn_mat raw = {dS.dtype, job->raw + at->piece * job->raw_bytes, dS.rows,
+                           dS.cols, dS.cols};
 
     for (size_t i = 0; i < dS.rows; i++)
         run->rows->softcap(dS.cols, row_at(S, i), run->p->softcap, row_at(dS, i),
@@ -134,7 +134,8 @@ static void pair_back(struct pairs_job *job, const struct block *at, struct attn
         memset(dq, 0, d_k * sizeof *dq);
         for (size_t j = 0; j < T_kv; j++)
             if (ds[j] != 0.0)
-                p->score->pair(d_k, q, k + j * d_k, v_a, ds[j] * factor, dq, dk + j * d_k, dv);
+                p->score->pair(d_k, q, k + j * d_k, v_a, ds[j] * factor, dq, dk + j * d_k,
+                               dv);
         if (has(run, ATTN_DQ))
             run->kernel->from_double(d_k, dq, row_at(rows_of(&run->g[ATTN_DQ], at), i));
     }
@@ -163,17 +164,20 @@ static void scores_back(struct pairs_job *job, const struct block *at)
                   rows_of(&run->trace->t[ATTN_Q], at), false, factor, 1.0);
 }
 
-/* Rows of one key/value head in double before its query heads are walked, and back after. */
+/* Rows of one key/value head in double before its query heads are walked, and back
+   after. */
 static void widen_keys(struct pairs_job *job, size_t b, size_t kv, size_t piece)
 {
     const struct attn_problem *p = job->run->p;
     const size_t d_k = p->d.d_k, T_kv = p->d.T_kv;
     double *k = job->wide + piece * job->wide_count;
 
-    job->run->kernel->to_double(T_kv * d_k, attn_slice(&job->run->trace->t[ATTN_K], b, kv).p, k);
+    job->run->kernel->to_double(T_kv * d_k,
+                                attn_slice(&job->run->trace->t[ATTN_K], b, kv).p, k);
     memset(k + T_kv * d_k, 0, T_kv * d_k * sizeof *k);
     if (p->in[ATTN_IN_V_A].p != NULL)
-        job->run->kernel->to_double(d_k, p->in[ATTN_IN_V_A].p, k + 2 * T_kv * d_k + 2 * d_k);
+        job->run->kernel->to_double(d_k, p->in[ATTN_IN_V_A].p,
+                                    k + 2 * T_kv * d_k + 2 * d_k);
 }
 
 static void one_kv_head(void *arg, size_t piece)
@@ -188,7 +192,7 @@ static void one_kv_head(void *arg, size_t piece)
     for (size_t h = kv * group; h < (kv + 1) * group; h++)
         for (size_t i0 = 0; i0 < d->T_q; i0 += ATTN_ROW_BLOCK) {
             const size_t i1 = i0 + ATTN_ROW_BLOCK < d->T_q ? i0 + ATTN_ROW_BLOCK : d->T_q;
-            const struct block at = { b, h, kv, i0, i1, piece };
+            const struct block at = {b, h, kv, i0, i1, piece};
 
             if (attn_grad_stopped(run))
                 return;
@@ -198,8 +202,8 @@ static void one_kv_head(void *arg, size_t piece)
         }
     if (job->wide != NULL && has(run, ATTN_DK))
         run->kernel->from_double(d->T_kv * d->d_k,
-                          job->wide + piece * job->wide_count + d->T_kv * d->d_k,
-                          attn_slice(&run->g[ATTN_DK], b, kv).p);
+                                 job->wide + piece * job->wide_count + d->T_kv * d->d_k,
+                                 attn_slice(&run->g[ATTN_DK], b, kv).p);
 }
 
 /* The sums over pieces, in one order whoever computed them. */
@@ -226,11 +230,12 @@ static size_t block_rows(const struct attn_dims *d)
 static struct pairs_job sizes(const struct attn_problem *p)
 {
     const struct attn_dims *d = &p->d;
-    struct pairs_job job = { 0 };
+    struct pairs_job job = {0};
 
     if (p->softcap > 0.0)
-        job.raw_bytes = (block_rows(d) * d->T_kv * attn_dtype_bytes(p->dtype) + ATTN_ALIGN - 1)
-                        / ATTN_ALIGN * ATTN_ALIGN;
+        job.raw_bytes =
+            (block_rows(d) * d->T_kv * attn_dtype_bytes(p->dtype) + ATTN_ALIGN - 1) /
+            ATTN_ALIGN * ATTN_ALIGN;
     if (!p->score->bilinear)
         job.wide_count = 2 * d->T_kv * d->d_k + 3 * d->d_k + d->T_kv;
     return job;
@@ -241,8 +246,8 @@ size_t attn_grad_pairs_bytes(const struct attn_problem *p)
     const struct pairs_job job = sizes(p);
     const size_t pieces = p->d.B * p->d.h_kv;
 
-    return pieces * (job.raw_bytes + job.wide_count * sizeof(double))
-         + (p->d.B * p->d.h + pieces * p->d.d_k) * sizeof(double) + 4 * ATTN_ALIGN;
+    return pieces * (job.raw_bytes + job.wide_count * sizeof(double)) +
+           (p->d.B * p->d.h + pieces * p->d.d_k) * sizeof(double) + 4 * ATTN_ALIGN;
 }
 
 static void *take_zeros(struct attn_arena *arena, size_t bytes)
@@ -266,7 +271,8 @@ bool attn_grad_pairs(struct attn_grad_run *run, struct attn_err *err)
     if (job.raw_bytes > 0)
         room = (job.raw = attn_arena_take(arena, pieces * job.raw_bytes)) != NULL;
     if (room && job.wide_count > 0)
-        room = (job.wide = attn_arena_take(arena, pieces * job.wide_count * sizeof(double))) != NULL;
+        room = (job.wide = attn_arena_take(arena, pieces * job.wide_count *
+                                                      sizeof(double))) != NULL;
     if (!room || job.dsink == NULL || job.dv_a == NULL)
         return attn_fail(err, ATTN_E_MEMORY, "dS", NULL, arena->size,
                          attn_grad_pairs_bytes(run->p));

@@ -1,5 +1,6 @@
 /*
- * attn_grad_rows.c - the gradient's row loops for float64 and float32, and small addresses.
+ * attn_grad_rows.c - the gradient's row loops for float64 and float32, and small
+ * addresses.
  * Not here: the loops themselves (attn_grad_rows.inc), the graph (attn_grad_table.c).
  * Start reading at attn_grad_rows_of.
  */
@@ -7,20 +8,20 @@
 
 #include <assert.h>
 
-#define REAL double
+#define REAL    double
 #define NAME(f) f##_f64
 #include "core/attn_grad_rows.inc"
 #undef REAL
 #undef NAME
-#define REAL float
+#define REAL    float
 #define NAME(f) f##_f32
 #include "core/attn_grad_rows.inc"
 #undef REAL
 #undef NAME
 
 static const struct attn_grad_rows ROWS[] = {
-    [ATTN_F64] = { softmax_f64, softcap_f64, add_f64 },
-    [ATTN_F32] = { softmax_f32, softcap_f32, add_f32 },
+    [ATTN_F64] = {softmax_f64, softcap_f64, add_f64},
+    [ATTN_F32] = {softmax_f32, softcap_f32, add_f32},
 };
 
 const struct attn_grad_rows *attn_grad_rows_of(enum attn_dtype dtype)
@@ -33,8 +34,8 @@ const struct attn_grad_rows *attn_grad_rows_of(enum attn_dtype dtype)
 static bool worth_help(const struct attn_problem *p)
 {
     const struct attn_dims *d = &p->d;
-    const double each = (double)d->d_model * (double)(d->d_k + d->d_v)
-                      + 2.0 * (double)d->T_kv * (double)(d->d_k + d->d_v);
+    const double each = (double)d->d_model * (double)(d->d_k + d->d_v) +
+                        2.0 * (double)d->T_kv * (double)(d->d_k + d->d_v);
 
     return (double)d->B * (double)d->h * (double)d->T_q * each >= 1e6;
 }

@@ -101,8 +101,8 @@ bool attn_gradient_exists(const struct attn_problem *p, enum attn_gradient g)
 {
     const struct attn_grad_node *node = &ATTN_GRAD_NODES[g];
 
-    return node->exists(p)
-        && (!node->optional || p->in[ATTN_GRADIENTS[g].like_input].p != NULL);
+    return node->exists(p) &&
+           (!node->optional || p->in[ATTN_GRADIENTS[g].like_input].p != NULL);
 }
 
 bool attn_gradient_reaches(enum attn_object of, enum attn_gradient g)
@@ -115,7 +115,7 @@ void attn_grad_shape(const struct attn_problem *p, enum attn_gradient g,
 {
     const struct attn_gradient_row *row = &ATTN_GRADIENTS[g];
 
-    *shape = (struct attn_tensor){ 0 };
+    *shape = (struct attn_tensor){0};
     if (row->like_object >= 0)
         attn_object_full_shape(p, (enum attn_object)row->like_object, shape);
     else
@@ -173,8 +173,10 @@ uint32_t attn_grad_wrong(const struct attn_problem *p, const struct attn_grad_as
 /* The cotangent of these objects is a gradient itself and is not computed again. */
 int attn_grad_known(const struct attn_grad_ask *ask)
 {
-    return ask->of == ATTN_S ? ATTN_DS : ask->of == ATTN_A ? ATTN_DA
-         : ask->of == ATTN_H ? ATTN_DH : -1;
+    return ask->of == ATTN_S   ? ATTN_DS
+           : ask->of == ATTN_A ? ATTN_DA
+           : ask->of == ATTN_H ? ATTN_DH
+                               : -1;
 }
 
 uint32_t attn_grad_closure(const struct attn_problem *p, const struct attn_grad_ask *ask)

@@ -1,6 +1,6 @@
 /*
- * attn_stats.c - what rows of A tell: entropy, one row taken apart, variance and saturation of the
- * scores.
+ * attn_stats.c - what rows of A tell: entropy, one row taken apart, variance and
+ * saturation of the scores.
  * Not here: computing the layer, judging it.
  * Start reading at attn_row_trace.
  */
@@ -22,12 +22,12 @@ static bool is_empty(const struct attn_trace *trace, size_t row)
     return trace->empty != NULL && trace->empty[row] != 0;
 }
 
-/* ---- all rows ------------------------------------------------------------------------------- */
+/* ---- all rows ---- */
 
 /*
- * Entropy -sum_j A_ij ln A_ij in nats, and exp of it, over the rows that have a key; NaN when none
- * has.  The share of a sink is no key's and does not count.
- * Returns false when A is not held.
+ * Entropy -sum_j A_ij ln A_ij in nats, and exp of it, over the rows that have a key; NaN
+ * when none has.  The share of a sink is no key's and does not count. Returns false when
+ * A is not held.
  */
 bool attn_row_statistics(const struct attn_problem *p, const struct attn_trace *trace,
                          struct attn_row_stats *stats)
@@ -52,13 +52,14 @@ bool attn_row_statistics(const struct attn_problem *p, const struct attn_trace *
         least = fmin(least, entropy);
         most = fmax(most, entropy);
     }
-    *stats = (struct attn_row_stats){ sum / (double)count, least, most, keys / (double)count };
+    *stats =
+        (struct attn_row_stats){sum / (double)count, least, most, keys / (double)count};
     return true;
 }
 
-/* ---- scores in double ----------------------------------------------------------------------- */
+/* ---- scores in double ---- */
 
-struct scratch {                   /* one query, its keys and its logits                        */
+struct scratch { /* one query, its keys and its logits */
     double *q, *k, *v_a, *logit;
     uint8_t *allow;
 };
@@ -101,7 +102,8 @@ static double unscaled(const struct attn_problem *p, const struct attn_trace *tr
 static void load_query(const struct attn_problem *p, const struct attn_trace *trace,
                        const struct scratch *s, size_t b, size_t h, size_t i)
 {
-    attn_kernel_of(p->dtype)->to_double(p->d.d_k, row_of(&trace->t[ATTN_Q], b, h, i), s->q);
+    attn_kernel_of(p->dtype)->to_double(p->d.d_k, row_of(&trace->t[ATTN_Q], b, h, i),
+                                        s->q);
 }
 
 static double score_of(const struct attn_problem *p, double raw, double scale)
@@ -125,9 +127,9 @@ static double largest_weight(size_t n, const double *logit, const double *sink)
     return 1.0 / sum;
 }
 
-/* ---- all scores ----------------------------------------------------------------------------- */
+/* ---- all scores ---- */
 
-struct moments {                   /* running mean and sum of squares about it (Welford 1962)   */
+struct moments { /* running mean and sum of squares about it (Welford 1962) */
     size_t count;
     double mean, squares;
 };
@@ -181,10 +183,11 @@ static void count_row(struct census *c, size_t b, size_t h, size_t i)
 }
 
 /*
- * Mean and variance (divided by their number) of the unscaled scores of every pair, forbidden ones
- * too, as S_raw is defined there; variance of S; and the share of rows with a key whose largest
- * weight is above 0.99, as the layer stands and with the scale left out.  For independent q and k
- * of unit variance the first variance is d_k.  Needs Q and K.  Scratch is given back.
+ * Mean and variance (divided by their number) of the unscaled scores of every pair,
+ * forbidden ones too, as S_raw is defined there; variance of S; and the share of rows
+ * with a key whose largest weight is above 0.99, as the layer stands and with the scale
+ * left out.  For independent q and k of unit variance the first variance is d_k.  Needs Q
+ * and K.  Scratch is given back.
  * Errors: MISSING, MEMORY.  Source: Vaswani et al. 2017, section 3.2.1, footnote 4.
  */
 bool attn_score_statistics(const struct attn_problem *p, const struct attn_trace *trace,
@@ -192,10 +195,11 @@ bool attn_score_statistics(const struct attn_problem *p, const struct attn_trace
                            struct attn_err *err)
 {
     const size_t mark = attn_arena_mark(arena), rows = p->d.B * p->d.h * p->d.T_q;
-    struct census c = { .p = p, .trace = trace };
+    struct census c = {.p = p, .trace = trace};
 
     if (trace->t[ATTN_Q].p == NULL || trace->t[ATTN_K].p == NULL)
-        return attn_fail(err, ATTN_E_MISSING, trace->t[ATTN_Q].p == NULL ? "Q" : "K", NULL, 0, 0);
+        return attn_fail(err, ATTN_E_MISSING, trace->t[ATTN_Q].p == NULL ? "Q" : "K",
+                         NULL, 0, 0);
     if (!take_scratch(p, arena, &c.s, err)) {
         attn_arena_release(arena, mark);
         return false;
@@ -216,16 +220,21 @@ bool attn_score_statistics(const struct attn_problem *p, const struct attn_trace
     return true;
 }
 
-/* ---- one row -------------------------------------------------------------------------------- */
+/* ---- one row ---- */
 
 static bool take_row(const struct attn_problem *p, struct attn_arena *arena,
                      struct attn_row_trace *out, struct attn_err *err)
 {
     const size_t T_kv = p->d.T_kv, vectors = T_kv * p->d.d_v;
-    struct { double **to; size_t count; } parts[] = {
-        { &out->score, T_kv }, { &out->mask, T_kv }, { &out->weight, T_kv },
-        { &out->entropy_term, T_kv }, { &out->value, vectors }, { &out->contribution, vectors },
-        { &out->running_sum, vectors }, { &out->derivative, vectors }, { &out->output, p->d.d_v },
+    struct {
+        double **to;
+        size_t count;
+    } parts[] = {
+        {&out->score, T_kv},          {&out->mask, T_kv},
+        {&out->weight, T_kv},         {&out->entropy_term, T_kv},
+        {&out->value, vectors},       {&out->contribution, vectors},
+        {&out->running_sum, vectors}, {&out->derivative, vectors},
+        {&out->output, p->d.d_v},
     };
 
     out->key = attn_arena_take(arena, T_kv * sizeof *out->key);
@@ -298,7 +307,8 @@ static void add_up(const struct attn_problem *p, const struct attn_trace *trace,
         row->output[c] = 0.0;
     for (size_t n = 0; n < row->count; n++) {
         attn_kernel_of(p->dtype)->to_double(
-            d_v, row_of(&trace->t[ATTN_V], row->b, kv, row->key[n]), row->value + n * d_v);
+            d_v, row_of(&trace->t[ATTN_V], row->b, kv, row->key[n]),
+            row->value + n * d_v);
         for (size_t c = 0; c < d_v; c++) {
             row->contribution[n * d_v + c] = row->weight[n] * row->value[n * d_v + c];
             row->output[c] += row->contribution[n * d_v + c];
@@ -311,7 +321,8 @@ static void add_up(const struct attn_problem *p, const struct attn_trace *trace,
                 row->weight[n] * (row->value[n * d_v + c] - row->output[c]);
 }
 
-/* What a row without keys gives, as the layer gave it; there is no distribution to speak of. */
+/* What a row without keys gives, as the layer gave it; there is no distribution to
+   speak of. */
 static void empty_row(const struct attn_problem *p, const struct attn_trace *trace,
                       struct attn_row_trace *row)
 {
@@ -323,20 +334,21 @@ static void empty_row(const struct attn_problem *p, const struct attn_trace *tra
 }
 
 /*
- * One query row taken apart: for each allowed key its score, mask, weight, value, contribution
- * a_j v_j, the running sum up to it, and dh/ds_j = a_j (v_j - h).  With a sink the weights sum to
- * less than 1 and the derivative is the same: da_k/ds_j = a_k ([k = j] - a_j) whatever else stands
- * in the denominator.  Needs V, H, and S and A or else Q and K; in double, from the trace's numbers.
- * out  out  arrays in the arena; `output` is the last running sum
- * Errors: MISSING, RANGE ("batch", "head", "query"), MEMORY.
+ * One query row taken apart: for each allowed key its score, mask, weight, value,
+ * contribution a_j v_j, the running sum up to it, and dh/ds_j = a_j (v_j - h).  With a
+ * sink the weights sum to less than 1 and the derivative is the same:
+ * da_k/ds_j = a_k ([k = j] - a_j) whatever else stands in the denominator.  Needs V, H,
+ * and S and A or else Q and K; in double, from the trace's numbers. out  out  arrays in
+ * the arena; `output` is the last running sum Errors: MISSING, RANGE ("batch", "head",
+ * "query"), MEMORY.
  */
-bool attn_row_trace(const struct attn_problem *p, const struct attn_trace *trace, size_t b,
-                    size_t h, size_t i, struct attn_arena *arena, struct attn_row_trace *out,
-                    struct attn_err *err)
+bool attn_row_trace(const struct attn_problem *p, const struct attn_trace *trace,
+                    size_t b, size_t h, size_t i, struct attn_arena *arena,
+                    struct attn_row_trace *out, struct attn_err *err)
 {
     const bool weighed = trace->t[ATTN_S].p != NULL && trace->t[ATTN_A].p != NULL;
 
-    *out = (struct attn_row_trace){ .b = b, .h = h, .i = i };
+    *out = (struct attn_row_trace){.b = b, .h = h, .i = i};
     if (b >= p->d.B)
         return attn_fail(err, ATTN_E_RANGE, "batch", NULL, p->d.B, b);
     if (h >= p->d.h)
@@ -344,7 +356,8 @@ bool attn_row_trace(const struct attn_problem *p, const struct attn_trace *trace
     if (i >= p->d.T_q)
         return attn_fail(err, ATTN_E_RANGE, "query", NULL, p->d.T_q, i);
     if (trace->t[ATTN_V].p == NULL || trace->t[ATTN_H].p == NULL)
-        return attn_fail(err, ATTN_E_MISSING, trace->t[ATTN_V].p == NULL ? "V" : "H", NULL, 0, 0);
+        return attn_fail(err, ATTN_E_MISSING, trace->t[ATTN_V].p == NULL ? "V" : "H",
+                         NULL, 0, 0);
     if (!weighed && (trace->t[ATTN_Q].p == NULL || trace->t[ATTN_K].p == NULL))
         return attn_fail(err, ATTN_E_MISSING, "A", NULL, 0, 0);
     if (!take_row(p, arena, out, err))

@@ -1,6 +1,7 @@
 /*
- * test_attn_grad.c - gradients against central differences of a long double reference and of the
- * layer itself, over random problems with every option; exact zeros; identities; worked numbers.
+ * test_attn_grad.c - gradients against central differences of a long double reference and
+ * of the layer itself, over random problems with every option; exact zeros; identities;
+ * worked numbers.
  * Not here: the audit's finding about gradients.
  * Start reading at inputs_match_reference.
  */
@@ -19,9 +20,9 @@ static const double REFERENCE_TOLERANCE = 1e-7;
 static const long double STEP = 1e-5L;
 static const double EXACT_TOLERANCE = 1e-13;
 
-static const enum attn_object OBJECTS[] = { ATTN_Y, ATTN_H, ATTN_H_HEADS, ATTN_A, ATTN_S };
+static const enum attn_object OBJECTS[] = {ATTN_Y, ATTN_H, ATTN_H_HEADS, ATTN_A, ATTN_S};
 
-struct asked_grads {               /* a problem, its run, a cotangent and the gradients           */
+struct asked_grads { /* a problem, its run, a cotangent and the gradients */
     struct made made;
     struct ran ran;
     struct attn_grad_ask ask;
@@ -47,14 +48,15 @@ static void fill_cotangent(struct asked_grads *g, enum attn_object of)
 
 static void compute(struct asked_grads *g)
 {
-    make_run(&g->made.p, attn_grad_needs(&g->made.p, &g->ask), ATTN_PATH_DENSE, NULL, NULL,
-             &g->ran);
+    make_run(&g->made.p, attn_grad_needs(&g->made.p, &g->ask), ATTN_PATH_DENSE, NULL,
+             NULL, &g->ran);
     cr_assert(g->ran.ok, "seed %llu: forward failed, code %d at %s",
               (unsigned long long)g->made.seed, (int)g->ran.err.code, g->ran.err.object);
     g->arena.size = attn_grad_bytes(&g->made.p, &g->ask);
     cr_assert_eq(posix_memalign((void **)&g->arena.base, 64, g->arena.size), 0);
     memset(g->arena.base, 0xff, g->arena.size);
-    g->ok = attn_grad(&g->made.p, &g->ran.trace, &g->ask, &g->arena, NULL, &g->grads, &g->err);
+    g->ok = attn_grad(&g->made.p, &g->ran.trace, &g->ask, &g->arena, NULL, &g->grads,
+                      &g->err);
 }
 
 static void done(struct asked_grads *g)
@@ -73,14 +75,15 @@ static enum attn_object drawn_object(struct made *made)
 
 static void draw(struct asked_grads *g, uint64_t seed, enum attn_dtype dtype)
 {
-    *g = (struct asked_grads){ 0 };
+    *g = (struct asked_grads){0};
     make_problem(&g->made, seed, dtype, 5, 0, &MAKE_ALL);
     fill_cotangent(g, drawn_object(&g->made));
 }
 
-/* ---- against the long double reference: everything that is an input ------------------------ */
+/* ---- against the long double reference: everything that is an input ---- */
 
-static long double objective(const struct attn_problem *p, const struct attn_grad_ask *ask)
+static long double objective(const struct attn_problem *p,
+                             const struct attn_grad_ask *ask)
 {
     struct ref_layer layer;
     long double sum = 0;
@@ -92,8 +95,8 @@ static long double objective(const struct attn_problem *p, const struct attn_gra
     return sum;
 }
 
-static void input_matches(struct asked_grads *g, enum attn_gradient which, double *x, size_t n,
-                          double got)
+static void input_matches(struct asked_grads *g, enum attn_gradient which, double *x,
+                          size_t n, double got)
 {
     const double old = x[n];
     volatile double up = old + (double)STEP, down = old - (double)STEP;
@@ -137,7 +140,7 @@ Test(attn_grad, inputs_match_reference)
     }
 }
 
-/* ---- against the layer's own forward pass: objects on the way as well ----------------------- */
+/* ---- against the layer's own forward pass: objects on the way as well ---- */
 
 Test(attn_grad, every_entry_passes_the_check)
 {
@@ -145,7 +148,7 @@ Test(attn_grad, every_entry_passes_the_check)
 
     for (uint64_t seed = 100; seed < 160; seed++) {
         struct asked_grads g;
-        struct attn_arena scratch = { 0 };
+        struct attn_arena scratch = {0};
 
         draw(&g, seed, ATTN_F64);
         compute(&g);
@@ -154,8 +157,8 @@ Test(attn_grad, every_entry_passes_the_check)
         cr_assert_eq(posix_memalign((void **)&scratch.base, 64, scratch.size), 0);
         cr_assert(attn_grad_check_run(&g.made.p, &g.ask, SIZE_MAX, seed, &scratch, NULL,
                                       &g.grads, &g.err),
-                  "seed %llu: check failed to run, code %d at %s", (unsigned long long)seed,
-                  (int)g.err.code, g.err.object);
+                  "seed %llu: check failed to run, code %d at %s",
+                  (unsigned long long)seed, (int)g.err.code, g.err.object);
         cr_assert(g.grads.check.done && g.grads.check.pass,
                   "seed %llu, of %s: %s[%zu] is %.15g, differences say %.15g",
                   (unsigned long long)seed, ATTN_OBJECTS[g.ask.of].name,
@@ -168,7 +171,8 @@ Test(attn_grad, every_entry_passes_the_check)
         done(&g);
     }
     cr_assert_gt(entries, 10000);
-    cr_assert_eq(seen, ((size_t)1 << ATTN_GRADIENT_COUNT) - 1, "gradients never drawn: %zx", seen);
+    cr_assert_eq(seen, ((size_t)1 << ATTN_GRADIENT_COUNT) - 1,
+                 "gradients never drawn: %zx", seen);
 }
 
 Test(attn_grad, check_passes_in_float32)
@@ -188,13 +192,14 @@ Test(attn_grad, check_passes_in_float32)
     }
 }
 
-/* A check that cannot fail is none: one entry wrong by a thousandth is found and named. */
+/* A check that cannot fail is none: one entry wrong by a thousandth is found and
+   named. */
 Test(attn_grad, check_finds_one_wrong_entry)
 {
     for (int which = 0; which < ATTN_GRADIENT_COUNT; which++)
         for (uint64_t seed = 100; seed < 160; seed++) {
             struct asked_grads g;
-            struct attn_arena scratch = { 0 };
+            struct attn_arena scratch = {0};
 
             draw(&g, seed, ATTN_F64);
             compute(&g);
@@ -212,8 +217,8 @@ Test(attn_grad, check_finds_one_wrong_entry)
             t->p = copy;
             scratch.size = attn_grad_check_bytes(&g.made.p, &g.ask);
             cr_assert_eq(posix_memalign((void **)&scratch.base, 64, scratch.size), 0);
-            cr_assert(attn_grad_check_run(&g.made.p, &g.ask, SIZE_MAX, seed, &scratch, NULL,
-                                          &g.grads, &g.err));
+            cr_assert(attn_grad_check_run(&g.made.p, &g.ask, SIZE_MAX, seed, &scratch,
+                                          NULL, &g.grads, &g.err));
             if (which != ATTN_D_ADDITIVE || !g.grads.check.pass) {
                 cr_assert_not(g.grads.check.pass, "%s", ATTN_GRADIENTS[which].name);
                 cr_assert_eq(g.grads.check.worst, which, "%s: blamed %s",
@@ -227,7 +232,7 @@ Test(attn_grad, check_finds_one_wrong_entry)
         }
 }
 
-/* ---- exact zeros and identities --------------------------------------------------------------- */
+/* ---- exact zeros and identities ---- */
 
 Test(attn_grad, forbidden_pairs_and_empty_rows_are_exactly_0)
 {
@@ -251,12 +256,13 @@ Test(attn_grad, forbidden_pairs_and_empty_rows_are_exactly_0)
                 continue;
             forbidden++;
             cr_assert_eq(attn_tensor_get(&g.grads.t[ATTN_DS], n), 0.0,
-                         "seed %llu: dS[%zu,%zu,%zu,%zu] is not 0", (unsigned long long)seed, b,
-                         h, i, j);
+                         "seed %llu: dS[%zu,%zu,%zu,%zu] is not 0",
+                         (unsigned long long)seed, b, h, i, j);
         }
         for (int which = 0; which < ATTN_GRADIENT_COUNT; which++)
             for (size_t n = 0;
-                 g.grads.t[which].p != NULL && n < attn_tensor_count(&g.grads.t[which]); n++)
+                 g.grads.t[which].p != NULL && n < attn_tensor_count(&g.grads.t[which]);
+                 n++)
                 cr_assert(isfinite(attn_tensor_get(&g.grads.t[which], n)),
                           "seed %llu: %s[%zu] is not finite", (unsigned long long)seed,
                           ATTN_GRADIENTS[which].name, n);
@@ -269,17 +275,24 @@ Test(attn_grad, forbidden_pairs_and_empty_rows_are_exactly_0)
 /* Huge values at keys that nobody reads leave dS finite: 0 * Infinity is never formed. */
 Test(attn_grad, unread_infinite_dA_stays_out_of_dS)
 {
-    struct asked_grads g = { 0 };
+    struct asked_grads g = {0};
 
     make_plain(&g.made, 5, ATTN_F64, ATTN_PROJECTED,
-               (struct attn_dims){ .B = 1, .T_q = 2, .T_kv = 3, .d_model = 4, .d_model_kv = 4,
-                                   .d_k = 2, .d_v = 5, .h = 1, .h_kv = 1 });
+               (struct attn_dims){.B = 1,
+                                  .T_q = 2,
+                                  .T_kv = 3,
+                                  .d_model = 4,
+                                  .d_model_kv = 4,
+                                  .d_k = 2,
+                                  .d_v = 5,
+                                  .h = 1,
+                                  .h_kv = 1});
     struct attn_mask *padding = make_mask(&g.made, "padding");
     static const int64_t length = 2;
 
     padding->arg[0].given = true;
-    padding->arg[0].table = (struct attn_table){ .elem = ATTN_ELEM_I64, .p = &length,
-                                                 .stride_b = 1 };
+    padding->arg[0].table =
+        (struct attn_table){.elem = ATTN_ELEM_I64, .p = &length, .stride_b = 1};
     make_prepare(&g.made);
     for (size_t c = 0; c < 5; c++)
         ((double *)g.made.p.in[ATTN_IN_V].p)[2 * 5 + c] = 1e308;
@@ -294,14 +307,15 @@ Test(attn_grad, unread_infinite_dA_stays_out_of_dS)
     done(&g);
 }
 
-/* sum_j dS_ij = 0 in every row without a sink: adding a constant to a row of scores moves nothing. */
+/* sum_j dS_ij = 0 in every row without a sink: adding a constant to a row of scores
+   moves nothing. */
 Test(attn_grad, rows_of_dS_sum_to_0)
 {
     struct make_features may = MAKE_ALL;
 
     may.sink = false;
     for (uint64_t seed = 500; seed < 530; seed++) {
-        struct asked_grads g = { 0 };
+        struct asked_grads g = {0};
         const struct attn_dims *d = &g.made.p.d;
 
         make_problem(&g.made, seed, ATTN_F64, 6, 0, &may);
@@ -323,7 +337,7 @@ Test(attn_grad, rows_of_dS_sum_to_0)
 Test(attn_grad, inner_product_with_W_O)
 {
     for (uint64_t seed = 600; seed < 630; seed++) {
-        struct asked_grads g = { 0 };
+        struct asked_grads g = {0};
         double left = 0, right = 0;
 
         make_problem(&g.made, seed, ATTN_F64, 6, 0, &MAKE_PLAIN);
@@ -331,22 +345,23 @@ Test(attn_grad, inner_product_with_W_O)
             fill_cotangent(&g, ATTN_Y);
             compute(&g);
             for (size_t n = 0; n < attn_tensor_count(&g.grads.t[ATTN_DW_O]); n++)
-                left += attn_tensor_get(&g.grads.t[ATTN_DW_O], n)
-                        * attn_tensor_get(&g.made.p.in[ATTN_IN_W_O], n);
+                left += attn_tensor_get(&g.grads.t[ATTN_DW_O], n) *
+                        attn_tensor_get(&g.made.p.in[ATTN_IN_W_O], n);
             for (size_t n = 0; n < attn_tensor_count(&g.ask.cotangent); n++) {
                 const struct attn_tensor *b_O = &g.made.p.in[ATTN_IN_B_O];
 
-                right += attn_tensor_get(&g.ask.cotangent, n)
-                         * (attn_tensor_get(&g.ran.trace.t[ATTN_Y], n)
-                            - (b_O->p ? attn_tensor_get(b_O, n % b_O->dim[0]) : 0));
+                right += attn_tensor_get(&g.ask.cotangent, n) *
+                         (attn_tensor_get(&g.ran.trace.t[ATTN_Y], n) -
+                          (b_O->p ? attn_tensor_get(b_O, n % b_O->dim[0]) : 0));
             }
-            cr_assert_leq(fabs(left - right), EXACT_TOLERANCE * 100 * fmax(1, fabs(right)));
+            cr_assert_leq(fabs(left - right),
+                          EXACT_TOLERANCE * 100 * fmax(1, fabs(right)));
         }
         done(&g);
     }
 }
 
-/* ---- which exist -------------------------------------------------------------------------------- */
+/* ---- which exist ---- */
 
 Test(attn_grad, what_lies_behind_the_object_has_none)
 {
@@ -400,7 +415,7 @@ Test(attn_grad, one_alone_is_the_same)
         cr_assert(all.ok);
         for (int which = 0; which < ATTN_GRADIENT_COUNT; which++) {
             struct attn_grad_ask ask = all.ask;
-            struct attn_arena arena = { 0 };
+            struct attn_arena arena = {0};
             struct attn_grads grads;
 
             if (all.grads.t[which].p == NULL)
@@ -410,8 +425,8 @@ Test(attn_grad, one_alone_is_the_same)
             cr_assert_eq(posix_memalign((void **)&arena.base, 64, arena.size + 64), 0);
             memset(arena.base, 0xff, arena.size);
             cr_assert(attn_grad(&all.made.p, &all.ran.trace, &ask, &arena, NULL, &grads,
-                                &all.err), "%s: code %d", ATTN_GRADIENTS[which].name,
-                      (int)all.err.code);
+                                &all.err),
+                      "%s: code %d", ATTN_GRADIENTS[which].name, (int)all.err.code);
             cr_assert(make_same_bits(&grads.t[which], &all.grads.t[which],
                                      ATTN_GRADIENTS[which].name));
             for (int other = 0; other < ATTN_GRADIENT_COUNT; other++)
@@ -422,7 +437,7 @@ Test(attn_grad, one_alone_is_the_same)
     }
 }
 
-/* ---- help and deadline --------------------------------------------------------------------------- */
+/* ---- help and deadline ---- */
 
 static void backwards(void *ctx, size_t count, attn_piece_fn *fn, void *arg)
 {
@@ -433,22 +448,23 @@ static void backwards(void *ctx, size_t count, attn_piece_fn *fn, void *arg)
 
 Test(attn_grad, the_order_of_helpers_does_not_matter)
 {
-    const struct attn_exec exec = { .parallel_for = backwards };
+    const struct attn_exec exec = {.parallel_for = backwards};
 
     for (uint64_t seed = 800; seed < 830; seed++) {
         struct asked_grads g;
         struct attn_grads other;
-        struct attn_arena arena = { 0 };
+        struct attn_arena arena = {0};
 
         draw(&g, seed, ATTN_F64);
         compute(&g);
         arena.size = attn_grad_bytes(&g.made.p, &g.ask);
         cr_assert_eq(posix_memalign((void **)&arena.base, 64, arena.size), 0);
-        cr_assert(attn_grad(&g.made.p, &g.ran.trace, &g.ask, &arena, &exec, &other, &g.err));
+        cr_assert(
+            attn_grad(&g.made.p, &g.ran.trace, &g.ask, &arena, &exec, &other, &g.err));
         for (int which = 0; which < ATTN_GRADIENT_COUNT; which++)
-            cr_assert(g.grads.t[which].p == NULL
-                      || make_same_bits(&g.grads.t[which], &other.t[which],
-                                        ATTN_GRADIENTS[which].name));
+            cr_assert(g.grads.t[which].p == NULL ||
+                      make_same_bits(&g.grads.t[which], &other.t[which],
+                                     ATTN_GRADIENTS[which].name));
         free(arena.base);
         done(&g);
     }
@@ -462,14 +478,15 @@ static bool at_once(void *ctx)
 
 Test(attn_grad, stops_at_the_deadline)
 {
-    const struct attn_exec exec = { .stop = at_once };
+    const struct attn_exec exec = {.stop = at_once};
     struct asked_grads g;
     struct attn_grads other;
 
     draw(&g, 1, ATTN_F64);
     compute(&g);
     attn_arena_release(&g.arena, 0);
-    cr_assert_not(attn_grad(&g.made.p, &g.ran.trace, &g.ask, &g.arena, &exec, &other, &g.err));
+    cr_assert_not(
+        attn_grad(&g.made.p, &g.ran.trace, &g.ask, &g.arena, &exec, &other, &g.err));
     cr_assert_eq(g.err.code, ATTN_E_DEADLINE);
     cr_assert_eq(g.arena.used, 0);
     done(&g);
@@ -484,27 +501,35 @@ Test(attn_grad, too_little_memory_is_an_error)
     g.ask.check = true;
     compute(&g);
     for (size_t size = 0; size < g.arena.peak; size += 64) {
-        struct attn_arena small = { g.arena.base, size, 0, 0 };
+        struct attn_arena small = {g.arena.base, size, 0, 0};
 
-        g.err = (struct attn_err){ 0 };
-        cr_assert_not(attn_grad(&g.made.p, &g.ran.trace, &g.ask, &small, NULL, &other, &g.err));
+        g.err = (struct attn_err){0};
+        cr_assert_not(
+            attn_grad(&g.made.p, &g.ran.trace, &g.ask, &small, NULL, &other, &g.err));
         cr_assert_eq(g.err.code, ATTN_E_MEMORY);
     }
     done(&g);
 }
 
-/* ---- worked numbers: scores [0, ln 3], values [2, 6] ------------------------------------------------ */
+/* ---- worked numbers: scores [0, ln 3], values [2, 6] ---- */
 
 Test(attn_grad, ln_3_example)
 {
-    struct asked_grads g = { 0 };
+    struct asked_grads g = {0};
 
     make_plain(&g.made, 1, ATTN_F64, ATTN_PROJECTED,
-               (struct attn_dims){ .B = 1, .T_q = 1, .T_kv = 2, .d_model = 1, .d_model_kv = 1,
-                                   .d_k = 1, .d_v = 1, .h = 1, .h_kv = 1 });
+               (struct attn_dims){.B = 1,
+                                  .T_q = 1,
+                                  .T_kv = 2,
+                                  .d_model = 1,
+                                  .d_model_kv = 1,
+                                  .d_k = 1,
+                                  .d_v = 1,
+                                  .h = 1,
+                                  .h_kv = 1});
     *(double *)g.made.p.in[ATTN_IN_Q].p = 1;
-    memcpy(g.made.p.in[ATTN_IN_K].p, (double[]){ 0, log(3) }, 2 * sizeof(double));
-    memcpy(g.made.p.in[ATTN_IN_V].p, (double[]){ 2, 6 }, 2 * sizeof(double));
+    memcpy(g.made.p.in[ATTN_IN_K].p, (double[]){0, log(3)}, 2 * sizeof(double));
+    memcpy(g.made.p.in[ATTN_IN_V].p, (double[]){2, 6}, 2 * sizeof(double));
     fill_cotangent(&g, ATTN_H);
     *(double *)g.ask.cotangent.p = 1;
     compute(&g);

@@ -1,6 +1,6 @@
 /*
- * test_attn_stats.c - rows taken apart, entropy and score statistics against numbers worked by hand
- * and a long double reference.
+ * test_attn_stats.c - rows taken apart, entropy and score statistics against numbers
+ * worked by hand and a long double reference.
  * Not here: their place in answers.
  * Start reading at ln_3_example.
  */
@@ -13,12 +13,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Own rounding in double of sums of about ten terms; the tiled path's rows are made anew. */
+/* Own rounding in double of sums of about ten terms; the tiled path's rows are made
+   anew. */
 static const double TOLERANCE = 1e-13;
 
 static struct attn_arena arena_of(size_t size)
 {
-    struct attn_arena arena = { .size = size };
+    struct attn_arena arena = {.size = size};
 
     cr_assert_eq(posix_memalign((void **)&arena.base, 64, size), 0);
     memset(arena.base, 0xff, size);
@@ -28,7 +29,8 @@ static struct attn_arena arena_of(size_t size)
 static void near(double got, double want, const char *what, uint64_t seed)
 {
     cr_assert_leq(fabs(got - want), TOLERANCE * fmax(1, fabs(want)),
-                  "seed %llu: %s is %.17g, want %.17g", (unsigned long long)seed, what, got, want);
+                  "seed %llu: %s is %.17g, want %.17g", (unsigned long long)seed, what,
+                  got, want);
 }
 
 /* Scores [0, ln 3], values [2, 6]: A = [1/4, 3/4], h = 5, dh/ds = [-3/4, 3/4]. */
@@ -39,15 +41,23 @@ Test(attn_stats, ln_3_example)
     struct attn_row_trace row;
     struct attn_row_stats stats;
     struct attn_arena arena = arena_of(1 << 16);
-    struct attn_err err = { 0 };
+    struct attn_err err = {0};
 
     make_plain(&m, 1, ATTN_F64, ATTN_PROJECTED,
-               (struct attn_dims){ .B = 1, .T_q = 1, .T_kv = 2, .d_model = 1, .d_model_kv = 1,
-                                   .d_k = 1, .d_v = 1, .h = 1, .h_kv = 1 });
+               (struct attn_dims){.B = 1,
+                                  .T_q = 1,
+                                  .T_kv = 2,
+                                  .d_model = 1,
+                                  .d_model_kv = 1,
+                                  .d_k = 1,
+                                  .d_v = 1,
+                                  .h = 1,
+                                  .h_kv = 1});
     *(double *)m.p.in[ATTN_IN_Q].p = 1;
-    memcpy(m.p.in[ATTN_IN_K].p, (double[]){ 0, log(3) }, 2 * sizeof(double));
-    memcpy(m.p.in[ATTN_IN_V].p, (double[]){ 2, 6 }, 2 * sizeof(double));
-    make_run(&m.p, make_everything(&m.p, ATTN_PATH_DENSE), ATTN_PATH_DENSE, NULL, NULL, &r);
+    memcpy(m.p.in[ATTN_IN_K].p, (double[]){0, log(3)}, 2 * sizeof(double));
+    memcpy(m.p.in[ATTN_IN_V].p, (double[]){2, 6}, 2 * sizeof(double));
+    make_run(&m.p, make_everything(&m.p, ATTN_PATH_DENSE), ATTN_PATH_DENSE, NULL, NULL,
+             &r);
     cr_assert(attn_row_trace(&m.p, &r.trace, 0, 0, 0, &arena, &row, &err));
     cr_assert_eq(row.count, 2);
     near(row.weight[0], 0.25, "weight", 1);
@@ -59,8 +69,8 @@ Test(attn_stats, ln_3_example)
     near(row.output[0], 5, "output", 1);
     near(row.derivative[0], -0.75, "derivative", 1);
     near(row.derivative[1], 0.75, "derivative", 1);
-    near(row.entropy, 0.56233514461880829, "entropy", 1);         /* ln 4 - 3/4 ln 3 */
-    near(row.effective_keys, 1.7547653506033161, "keys", 1);      /* 4 / 3^(3/4)     */
+    near(row.entropy, 0.56233514461880829, "entropy", 1);    /* ln 4 - 3/4 ln 3 */
+    near(row.effective_keys, 1.7547653506033161, "keys", 1); /* 4 / 3^(3/4)     */
     cr_assert(attn_row_statistics(&m.p, &r.trace, &stats));
     near(stats.entropy_mean, row.entropy, "mean", 1);
     near(stats.entropy_min, row.entropy, "min", 1);
@@ -71,7 +81,7 @@ Test(attn_stats, ln_3_example)
     make_free(&m);
 }
 
-/* ---- random problems, both paths ------------------------------------------------------------------ */
+/* ---- random problems, both paths ---- */
 
 static void row_matches(const struct made *m, const struct attn_trace *trace,
                         const struct ref_layer *ref, size_t b, size_t h, size_t i)
@@ -81,7 +91,7 @@ static void row_matches(const struct made *m, const struct attn_trace *trace,
     const size_t out = ((b * d->h + h) * d->T_q + i) * d->d_v;
     struct attn_arena arena = arena_of(1 << 16);
     struct attn_row_trace row;
-    struct attn_err err = { 0 };
+    struct attn_err err = {0};
     size_t n = 0;
 
     cr_assert(attn_row_trace(&m->p, trace, b, h, i, &arena, &row, &err));
@@ -100,8 +110,10 @@ static void row_matches(const struct made *m, const struct attn_trace *trace,
             const long double H = ref->t[ATTN_H_HEADS][out + c];
 
             near(row.value[n * d->d_v + c], (double)x, "value", m->seed);
-            near(row.contribution[n * d->d_v + c], (double)(a * x), "contribution", m->seed);
-            near(row.derivative[n * d->d_v + c], (double)(a * (x - H)), "derivative", m->seed);
+            near(row.contribution[n * d->d_v + c], (double)(a * x), "contribution",
+                 m->seed);
+            near(row.derivative[n * d->d_v + c], (double)(a * (x - H)), "derivative",
+                 m->seed);
         }
         n++;
     }
@@ -144,18 +156,25 @@ Test(attn_stats, rows_match_reference)
 /* dh/ds_j by central differences, with and without a sink: every score moved alone. */
 Test(attn_stats, derivative_is_the_derivative)
 {
-    const double s[] = { 0.3, -1.2, 0.8 }, v[] = { 2, -1, 5 }, step = 1e-6;
+    const double s[] = {0.3, -1.2, 0.8}, v[] = {2, -1, 5}, step = 1e-6;
 
     for (int sink = 0; sink < 2; sink++) {
         struct made m;
         struct ran r;
         struct attn_row_trace row;
         struct attn_arena arena = arena_of(1 << 16);
-        struct attn_err err = { 0 };
+        struct attn_err err = {0};
 
         make_plain(&m, 1, ATTN_F64, ATTN_PROJECTED,
-                   (struct attn_dims){ .B = 1, .T_q = 1, .T_kv = 3, .d_model = 1,
-                                       .d_model_kv = 1, .d_k = 1, .d_v = 1, .h = 1, .h_kv = 1 });
+                   (struct attn_dims){.B = 1,
+                                      .T_q = 1,
+                                      .T_kv = 3,
+                                      .d_model = 1,
+                                      .d_model_kv = 1,
+                                      .d_k = 1,
+                                      .d_v = 1,
+                                      .h = 1,
+                                      .h_kv = 1});
         *(double *)m.p.in[ATTN_IN_Q].p = 1;
         memcpy(m.p.in[ATTN_IN_K].p, s, sizeof s);
         memcpy(m.p.in[ATTN_IN_V].p, v, sizeof v);
@@ -163,9 +182,10 @@ Test(attn_stats, derivative_is_the_derivative)
             double *logit = make_block(&m, sizeof *logit);
 
             *logit = 0.5;
-            m.p.in[ATTN_IN_SINK] = (struct attn_tensor){ ATTN_F64, 1, { 1 }, logit };
+            m.p.in[ATTN_IN_SINK] = (struct attn_tensor){ATTN_F64, 1, {1}, logit};
         }
-        make_run(&m.p, make_everything(&m.p, ATTN_PATH_DENSE), ATTN_PATH_DENSE, NULL, NULL, &r);
+        make_run(&m.p, make_everything(&m.p, ATTN_PATH_DENSE), ATTN_PATH_DENSE, NULL,
+                 NULL, &r);
         cr_assert(attn_row_trace(&m.p, &r.trace, 0, 0, 0, &arena, &row, &err));
         for (size_t j = 0; j < 3; j++) {
             double side[2];
@@ -181,7 +201,8 @@ Test(attn_stats, derivative_is_the_derivative)
                 }
                 side[up] = mixed / sum;
             }
-            cr_assert_leq(fabs(row.derivative[j] - (side[1] - side[0]) / (2 * step)), 1e-8);
+            cr_assert_leq(fabs(row.derivative[j] - (side[1] - side[0]) / (2 * step)),
+                          1e-8);
         }
         free(arena.base);
         make_run_free(&r);
@@ -189,7 +210,7 @@ Test(attn_stats, derivative_is_the_derivative)
     }
 }
 
-/* ---- entropy ------------------------------------------------------------------------------------------ */
+/* ---- entropy ---- */
 
 Test(attn_stats, entropy_needs_A_and_skips_empty_rows)
 {
@@ -203,7 +224,8 @@ Test(attn_stats, entropy_needs_A_and_skips_empty_rows)
         size_t rows = 0;
 
         make_problem(&m, seed, ATTN_F64, 6, 0, &MAKE_ALL);
-        make_run(&m.p, make_everything(&m.p, ATTN_PATH_DENSE), ATTN_PATH_DENSE, NULL, NULL, &r);
+        make_run(&m.p, make_everything(&m.p, ATTN_PATH_DENSE), ATTN_PATH_DENSE, NULL,
+                 NULL, &r);
         ref_forward(&m.p, &ref);
         for (size_t row = 0; row < d->B * d->h * d->T_q; row++) {
             long double entropy = 0;
@@ -221,8 +243,8 @@ Test(attn_stats, entropy_needs_A_and_skips_empty_rows)
         }
         cr_assert(attn_row_statistics(&m.p, &r.trace, &stats));
         if (rows == 0) {
-            cr_assert(isnan(stats.entropy_mean) && isnan(stats.entropy_min)
-                      && isnan(stats.entropy_max) && isnan(stats.effective_keys_mean));
+            cr_assert(isnan(stats.entropy_mean) && isnan(stats.entropy_min) &&
+                      isnan(stats.entropy_max) && isnan(stats.effective_keys_mean));
         } else {
             near(stats.entropy_mean, (double)(sum / rows), "entropy", seed);
             near(stats.effective_keys_mean, (double)(keys / rows), "keys", seed);
@@ -235,7 +257,7 @@ Test(attn_stats, entropy_needs_A_and_skips_empty_rows)
     }
 }
 
-/* ---- scores -------------------------------------------------------------------------------------------- */
+/* ---- scores ---- */
 
 Test(attn_stats, variance_of_S_raw)
 {
@@ -245,14 +267,15 @@ Test(attn_stats, variance_of_S_raw)
         struct ref_layer ref;
         struct attn_score_stats stats;
         struct attn_arena arena = arena_of(1 << 16);
-        struct attn_err err = { 0 };
+        struct attn_err err = {0};
         const struct attn_dims *d = &m.p.d;
         const size_t pairs = (make_problem(&m, seed, ATTN_F64, 6, 0, &MAKE_ALL),
                               d->B * d->h * d->T_q * d->T_kv);
         long double sum = 0, squares = 0, most;
         size_t rows = 0, saturated = 0;
 
-        make_run(&m.p, make_everything(&m.p, ATTN_PATH_DENSE), ATTN_PATH_DENSE, NULL, NULL, &r);
+        make_run(&m.p, make_everything(&m.p, ATTN_PATH_DENSE), ATTN_PATH_DENSE, NULL,
+                 NULL, &r);
         ref_forward(&m.p, &ref);
         for (size_t n = 0; n < pairs; n++)
             sum += ref.t[ATTN_S_RAW][n];
@@ -281,20 +304,28 @@ Test(attn_stats, variance_of_S_raw)
     }
 }
 
-/* q and k of unit variance: the variance of q.k is d_k, that of the scaled score 1.  Without the
-   scale some rows saturate: the two largest of 128 such scores lie 4.6 apart in about one row of
-   six.  16384 pairs of 64 features: the estimate is within a tenth. */
+/* q and k of unit variance: the variance of q.k is d_k, that of the scaled score 1.
+   Without the scale some rows saturate: the two largest of 128 such scores lie 4.6
+   apart in about one row of six.  16384 pairs of 64 features: the estimate is within a
+   tenth. */
 Test(attn_stats, unit_variance_gives_d_k)
 {
     struct made m;
     struct ran r;
     struct attn_score_stats stats;
     struct attn_arena arena = arena_of(1 << 16);
-    struct attn_err err = { 0 };
+    struct attn_err err = {0};
 
     make_plain(&m, 3, ATTN_F64, ATTN_PROJECTED,
-               (struct attn_dims){ .B = 1, .T_q = 128, .T_kv = 128, .d_model = 4, .d_model_kv = 4,
-                                   .d_k = 64, .d_v = 3, .h = 1, .h_kv = 1 });
+               (struct attn_dims){.B = 1,
+                                  .T_q = 128,
+                                  .T_kv = 128,
+                                  .d_model = 4,
+                                  .d_model_kv = 4,
+                                  .d_k = 64,
+                                  .d_v = 3,
+                                  .h = 1,
+                                  .h_kv = 1});
     make_run(&m.p, 0, ATTN_PATH_DENSE, NULL, NULL, &r);
     cr_assert(attn_score_statistics(&m.p, &r.trace, &arena, &stats, &err));
     cr_assert_leq(fabs(stats.variance / 64 - 1), 0.1);
@@ -312,19 +343,32 @@ Test(attn_stats, places_outside_are_refused)
     struct ran r;
     struct attn_row_trace row;
     struct attn_arena arena = arena_of(1 << 16);
-    static const struct { size_t at[3]; const char *object; size_t want, got; } rows[] = {
-        { { 2, 0, 0 }, "batch", 2, 2 }, { { 0, 3, 0 }, "head", 3, 3 }, { { 0, 0, 9 }, "query", 4, 9 },
+    static const struct {
+        size_t at[3];
+        const char *object;
+        size_t want, got;
+    } rows[] = {
+        {{2, 0, 0}, "batch", 2, 2},
+        {{0, 3, 0}, "head", 3, 3},
+        {{0, 0, 9}, "query", 4, 9},
     };
 
     make_plain(&m, 3, ATTN_F64, ATTN_SELF,
-               (struct attn_dims){ .B = 2, .T_q = 4, .T_kv = 4, .d_model = 5, .d_model_kv = 5,
-                                   .d_k = 2, .d_v = 6, .h = 3, .h_kv = 1 });
+               (struct attn_dims){.B = 2,
+                                  .T_q = 4,
+                                  .T_kv = 4,
+                                  .d_model = 5,
+                                  .d_model_kv = 5,
+                                  .d_k = 2,
+                                  .d_v = 6,
+                                  .h = 3,
+                                  .h_kv = 1});
     make_run(&m.p, 0, ATTN_PATH_DENSE, NULL, NULL, &r);
     for (size_t n = 0; n < ATTN_COUNT(rows); n++) {
-        struct attn_err err = { 0 };
+        struct attn_err err = {0};
 
-        cr_assert_not(attn_row_trace(&m.p, &r.trace, rows[n].at[0], rows[n].at[1], rows[n].at[2],
-                                     &arena, &row, &err));
+        cr_assert_not(attn_row_trace(&m.p, &r.trace, rows[n].at[0], rows[n].at[1],
+                                     rows[n].at[2], &arena, &row, &err));
         cr_assert_eq(err.code, ATTN_E_RANGE);
         cr_assert_str_eq(err.object, rows[n].object);
         cr_assert_eq(err.want, rows[n].want);
