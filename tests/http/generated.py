@@ -1,7 +1,8 @@
 """Generated tensors ({"init":…,"seed":…}): the documented algorithm, written again.
 
 Element n of seed s: x = SplitMix64 number n of the stream from s;
-u = (floor(x / 2^12) + 1/2) / 2^52; uniform: a (2u - 1); normal: std times the normal quantile of u.
+u = (floor(x / 2^12) + 1/2) / 2^52; uniform: a (2u - 1); normal: std times the normal
+quantile of u.
 Not here: what is computed from them.  Start reading at numbers() and expand().
 """
 import copy
