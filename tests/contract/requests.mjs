@@ -133,3 +133,10 @@ export function requests() {
       headers: {accept: 'image/png'}},
   ];
 }
+
+// The fullest request with each fault of the catalog, whether it shows here or not.
+export function injections(catalog) {
+  const {ablations: _, ...rest} = EVERYTHING;
+  return catalog.faults.map((fault) => ({name: `inject ${fault.name}`, path: '/v1/attention', status: 200,
+    body: JSON.stringify({...rest, inject: fault.name, audit: 'full'})}));
+}

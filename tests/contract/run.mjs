@@ -9,7 +9,7 @@ import {createInterface} from 'node:readline';
 import {fileURLToPath} from 'node:url';
 import Ajv2020 from 'ajv/dist/2020.js';
 import {parse} from 'yaml';
-import {requests} from './requests.mjs';
+import {injections, requests} from './requests.mjs';
 
 const HERE = dirname(fileURLToPath(import.meta.url));
 const ROOT = join(HERE, '../..');
@@ -223,17 +223,17 @@ function routes() {
       : !documented.includes(row) ? 'not in openapi.yaml' : null);
 }
 
-// README's table of options names those of --help, no more and no less.
+// README's section on options names those of --help, no more and no less.
 function options(binary) {
-  const readme = join(ROOT, 'README.md');
   const help = spawnSync(binary, ['--help'], {encoding: 'utf8'});
   const names = (text) => [...new Set(text.match(/--[a-z][a-z0-9-]+/g) ?? [])].sort();
   check('--help', help.status === 0 && names(help.stdout).length > 0 ? null : `status ${help.status}`);
-  const table = existsSync(readme) &&
-    readFileSync(readme, 'utf8').match(/<!-- options -->([\s\S]*?)<!-- \/options -->/);
-  if (table)
-    check('README options', names(table[1]).join() === names(help.stdout).join() ? null
-      : `README ${names(table[1])}, --help ${names(help.stdout)}`);
+  const readme = join(ROOT, 'README.md');
+  const section = existsSync(readme)
+    ? readFileSync(readme, 'utf8').match(/\n## Options\n([\s\S]*?)\n## /)?.[1].match(/```[\s\S]*```/)?.[0] : null;
+  if (section)
+    check('README options', names(section).join() === names(help.stdout).join() ? null
+      : `README ${names(section)}, --help ${names(help.stdout)}`);
 }
 
 async function main() {
@@ -250,7 +250,8 @@ async function main() {
     await gets(base);
     await methods(base);
     const all = [...exampleRequests(), ...folderRequests('tests/cases/valid'),
-      ...folderRequests('tests/cases/invalid'), ...requests()];
+      ...folderRequests('tests/cases/invalid'), ...requests(),
+      ...injections(JSON.parse((await send(base, 'GET', '/v1/catalog')).text))];
     let fullest = '';
     for (const request of all) {
       if (!spec.paths[request.path]) {
