@@ -1,0 +1,127 @@
+/*
+ * attn_fault.c - the catalogue of faults: themes in the order of the layer, and questions
+ * about a row.  Not here: the faults themselves (attn_fault_project.c and the files
+ * beside it). Start reading at FAULTS.
+ */
+#include "core/attn_fault.h"
+
+#include <assert.h>
+#include <string.h>
+
+static const struct attn_fault_theme *const FAULTS[] = {
+    &ATTN_FAULTS_PROJECT, &ATTN_FAULTS_POSITION, &ATTN_FAULTS_SCORE,  &ATTN_FAULTS_MASK,
+    &ATTN_FAULTS_SOFTMAX, &ATTN_FAULTS_HALF,     &ATTN_FAULTS_OUTPUT,
+};
+
+size_t attn_fault_count(void)
+{
+    size_t count = 0;
+
+    for (size_t t = 0; t < ATTN_COUNT(FAULTS); t++)
+        count += FAULTS[t]->count;
+    return count;
+}
+
+const struct attn_fault_row *attn_fault_at(size_t n)
+{
+    size_t t = 0;
+
+    while (n >= FAULTS[t]->count) {
+        n -= FAULTS[t++]->count;
+        assert(t < ATTN_COUNT(FAULTS));
+    }
+    return &FAULTS[t]->row[n];
+}
+
+const struct attn_fault_row *attn_fault_find(const char *name)
+{
+    for (size_t n = 0; n < attn_fault_count(); n++)
+        if (strcmp(attn_fault_at(n)->name, name) == 0)
+            return attn_fault_at(n);
+    return NULL;
+}
+
+const char *attn_fault_name(const struct attn_fault_row *row)
+{
+    return row->name;
+}
+
+const char *attn_fault_object(const struct attn_fault_row *row)
+{
+    return row->object;
+}
+
+const char *attn_fault_explanation(const struct attn_fault_row *row)
+{
+    return row->explanation;
+}
+
+const char *attn_fault_fix(const struct attn_fault_row *row)
+{
+    return row->fix;
+}
+
+const char *attn_fault_visible_when(const struct attn_fault_row *row)
+{
+    return row->visible_when;
+}
+
+const char *attn_fault_caught_by(const struct attn_fault_row *row)
+{
+    return row->caught_by;
+}
+
+bool attn_fault_visible(const struct attn_fault_row *row, const struct attn_problem *p)
+{
+    return row->visible(p, row->swap.param);
+}
+
+const struct attn_swap *attn_fault_swap(const struct attn_fault_row *row)
+{
+    return &row->swap;
+}
+
+/* ---- what predicates and wrong stages share ---------------------------------------- */
+
+bool attn_any_row_reads(const struct attn_problem *p)
+{
+    for (struct attn_cell x = {0}; attn_cell_in(&x, p->d.B, p->d.h, p->d.T_q, 1); x.j++)
+        if (!attn_row_empty(p, x.b, x.h, x.i))
+            return true;
+    return false;
+}
+
+bool attn_any_row_empty(const struct attn_problem *p)
+{
+    for (struct attn_cell x = {0}; attn_cell_in(&x, p->d.B, p->d.h, p->d.T_q, 1); x.j++)
+        if (attn_row_empty(p, x.b, x.h, x.i))
+            return true;
+    return false;
+}
+
+bool attn_same_numbers(const struct attn_tensor *a, const struct attn_tensor *b)
+{
+    return attn_tensor_count(a) == attn_tensor_count(b) &&
+           memcmp(a->p, b->p, attn_tensor_count(a) * attn_dtype_bytes(a->dtype)) == 0;
+}
+
+/* Every score function here is a sum over features, so it can be had piece by piece. */
+double attn_pair_raw(const struct attn_problem *p, const struct attn_tensor *Q, size_t q,
+                     const struct attn_tensor *K, size_t k)
+{
+    enum { PIECE = 64 };
+    const struct attn_tensor *va = &p->in[ATTN_IN_V_A];
+    double x[PIECE], y[PIECE], v[PIECE], sum = 0.0;
+
+    for (size_t from = 0; from < p->d.d_k; from += PIECE) {
+        const size_t n = p->d.d_k - from < PIECE ? p->d.d_k - from : PIECE;
+
+        for (size_t c = 0; c < n; c++) {
+            x[c] = attn_number(Q, q + from + c);
+            y[c] = attn_number(K, k + from + c);
+            v[c] = va->p ? attn_number(va, from + c) : 0.0;
+        }
+        sum += p->score->pair(n, x, y, va->p ? v : NULL, 0.0, NULL, NULL, NULL);
+    }
+    return sum;
+}

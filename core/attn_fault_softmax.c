@@ -1,0 +1,427 @@
+/*
+ * attn_fault_softmax.c - faults of A: wrong axis, masks wrongly applied, rows without a
+ * key. Not here: M itself (attn_fault_mask.c), half precision (attn_fault_half.c). Start
+ * reading at ROWS, at the end.
+ */
+#include "core/attn_fault_softmax.h"
+
+#include <math.h>
+
+/* ---- a row of weights from wrong logits -------------------------------------------- */
+
+double attn_fault_bias(const struct attn_run_ctx *run, struct attn_cell x)
+{
+    const struct attn_tensor *M = &run->t->t[ATTN_M];
+    const double m = M->p ? attn_at4(M, x.b, x.h, x.i, x.j) : 0.0;
+
+    return m == -INFINITY ? 0.0 : m;
+}
+
+bool attn_fault_allowed(const struct attn_run_ctx *run, struct attn_cell x)
+{
+    return attn_at4(&run->t->t[ATTN_ALLOWED], x.b, x.h, x.i, x.j) != 0.0;
+}
+
+double attn_fault_score(const struct attn_run_ctx *run, struct attn_cell x)
+{
+    return attn_at4(&run->t->t[ATTN_S], x.b, x.h, x.i, x.j);
+}
+
+double attn_fault_sink(const struct attn_problem *p, size_t h)
+{
+    return p->in[ATTN_IN_SINK].p ? attn_number(&p->in[ATTN_IN_SINK], h) : -INFINITY;
+}
+
+/* A = exp(l - max) / sum over all T_kv keys; NaN when every logit is -Infinity. */
+static void weigh(const struct attn_run_ctx *run, const struct softmax *fault,
+                  struct attn_cell x)
+{
+    const size_t T = run->p->d.T_kv;
+    const double sink = fault->no_sink ? -INFINITY : attn_fault_sink(run->p, x.h);
+    struct attn_tensor *A = &run->t->t[ATTN_A];
+    double top = sink, sum;
+
+    for (x.j = 0; x.j < T; x.j++)
+        top = fmax(top, fault->logit(run, x));
+    if (fault->no_maximum)
+        top = 0.0;
+    sum = exp(sink - top);
+    for (x.j = 0; x.j < T; x.j++)
+        sum += exp(fault->logit(run, x) - top);
+    if (fault->no_maximum && sum > fault->no_maximum(run->p))
+        sum = INFINITY;
+    for (x.j = 0; x.j < T; x.j++) {
+        double e = exp(fault->logit(run, x) - top);
+
+        if (fault->no_maximum && e > fault->no_maximum(run->p))
+            e = INFINITY;
+        attn_put4(A, x.b, x.h, x.i, x.j,
+                  fault->zero_after && !attn_fault_allowed(run, x) ? 0.0 : e / sum);
+    }
+}
+
+bool attn_fault_wrong_rows(const struct attn_run_ctx *run, struct attn_piece piece,
+                           struct attn_err *err)
+{
+    const struct attn_problem *p = run->p;
+    const struct softmax *fault = run->swap->param;
+
+    (void)piece;
+    if (!attn_stage_all(run, ATTN_STAGE_SOFTMAX, err))
+        return false;
+    for (struct attn_cell x = {0};
+         fault->fits(p) && attn_cell_in(&x, p->d.B, p->d.h, p->d.T_q, 1); x.j++) {
+        const bool empty = run->t->empty[(x.b * p->d.h + x.h) * p->d.T_q + x.i];
+
+        if (!empty || !fault->leave_empty)
+            weigh(run, fault, x);
+    }
+    return true;
+}
+
+bool attn_fault_softmax_fits(const struct attn_problem *p, const void *param)
+{
+    const struct softmax *fault = param;
+
+    return fault->fits(p);
+}
+
+/* ---- logits ------------------------------------------------------------------------ */
+
+static double masked(const struct attn_run_ctx *run, struct attn_cell x)
+{
+    return attn_fault_allowed(run, x) ? attn_fault_score(run, x) + attn_fault_bias(run, x)
+                                      : -INFINITY;
+}
+
+static double unmasked(const struct attn_run_ctx *run, struct attn_cell x)
+{
+    return attn_fault_score(run, x) + attn_fault_bias(run, x);
+}
+
+static double times_mask(const struct attn_run_ctx *run, struct attn_cell x)
+{
+    return attn_fault_allowed(run, x) ? unmasked(run, x) : 0.0;
+}
+
+static double filled(const struct attn_run_ctx *run, struct attn_cell x)
+{
+    return attn_fault_allowed(run, x) ? unmasked(run, x) : -1e9;
+}
+
+static double less_ten(const struct attn_run_ctx *run, struct attn_cell x)
+{
+    return unmasked(run, x) - (attn_fault_allowed(run, x) ? 0.0 : 10.0);
+}
+
+/* cap·tanh((s + M)/cap), s made again from Q and K: S has been through the cap already.
+ */
+static double capped_late(const struct attn_run_ctx *run, struct attn_cell x)
+{
+    const struct attn_problem *p = run->p;
+    const struct attn_tensor *Q = &run->t->t[ATTN_Q], *K = &run->t->t[ATTN_K];
+    double s;
+
+    if (!attn_fault_allowed(run, x))
+        return -p->softcap;
+    s = p->scale / p->temperature *
+        attn_pair_raw(p, Q, attn_place4(Q, x.b, x.h, x.i), K,
+                      attn_place4(K, x.b, attn_kv_head(&p->d, x.h), x.j));
+    return p->softcap * tanh((s + attn_fault_bias(run, x)) / p->softcap);
+}
+
+/* ---- other axes -------------------------------------------------------------------- */
+
+enum axis { OVER_ITEMS, OVER_HEADS, OVER_QUERIES };
+
+struct across {
+    enum axis axis;
+};
+
+static size_t axis_size(const struct attn_dims *d, enum axis axis)
+{
+    return axis == OVER_ITEMS ? d->B : axis == OVER_HEADS ? d->h : d->T_q;
+}
+
+static struct attn_cell step(struct attn_cell x, enum axis axis, size_t n)
+{
+    *(axis == OVER_ITEMS ? &x.b : axis == OVER_HEADS ? &x.h : &x.i) = n;
+    return x;
+}
+
+static bool wrong_axis(const struct attn_run_ctx *run, struct attn_piece piece,
+                       struct attn_err *err)
+{
+    const struct attn_dims *d = &run->p->d;
+    const enum axis axis = ((const struct across *)run->swap->param)->axis;
+    struct attn_tensor *A = &run->t->t[ATTN_A];
+
+    (void)piece;
+    if (!attn_stage_all(run, ATTN_STAGE_SOFTMAX, err))
+        return false;
+    for (struct attn_cell x = {0}; attn_cell_in(&x, d->B, d->h, d->T_q, d->T_kv); x.j++) {
+        double top = -INFINITY, sum = 0.0;
+
+        for (size_t n = 0; n < axis_size(d, axis); n++)
+            top = fmax(top, masked(run, step(x, axis, n)));
+        for (size_t n = 0; n < axis_size(d, axis); n++)
+            sum += exp(masked(run, step(x, axis, n)) - top);
+        attn_put4(A, x.b, x.h, x.i, x.j,
+                  attn_fault_allowed(run, x) ? exp(masked(run, x) - top) / sum : 0.0);
+    }
+    return true;
+}
+
+/* A pair that is alone in its row and alone along the other axis has weight 1 either way.
+ */
+static bool axis_shows(const struct attn_problem *p, const void *param)
+{
+    const enum axis axis = ((const struct across *)param)->axis;
+    const struct attn_dims *d = &p->d;
+
+    for (struct attn_cell x = {0}; attn_cell_in(&x, d->B, d->h, d->T_q, d->T_kv); x.j++) {
+        size_t others = 0;
+
+        if (!attn_allowed(p, x.b, x.h, x.i, x.j))
+            continue;
+        for (size_t n = 0; n < axis_size(d, axis); n++) {
+            const struct attn_cell y = step(x, axis, n);
+
+            others += attn_allowed(p, y.b, y.h, y.i, y.j);
+        }
+        if (others > 1 || attn_row_allowed(p, x.b, x.h, x.i) > 1 || p->in[ATTN_IN_SINK].p)
+            return true;
+    }
+    return p->empty_rows != ATTN_EMPTY_ZERO && attn_any_row_empty(p);
+}
+
+/* ---- rows without a key, dropout --------------------------------------------------- */
+
+static bool nan_rows(const struct attn_run_ctx *run, struct attn_piece piece,
+                     struct attn_err *err)
+{
+    const struct attn_dims *d = &run->p->d;
+
+    (void)piece;
+    if (!attn_stage_all(run, ATTN_STAGE_SOFTMAX, err))
+        return false;
+    for (struct attn_cell x = {0}; attn_cell_in(&x, d->B, d->h, d->T_q, d->T_kv); x.j++)
+        if (run->t->empty[(x.b * d->h + x.h) * d->T_q + x.i])
+            attn_put4(&run->t->t[ATTN_A], x.b, x.h, x.i, x.j, (double)NAN);
+    return true;
+}
+
+/* Half of the weights, drawn by a fixed seed, become 0, the others are doubled. */
+static bool dropped(const struct attn_run_ctx *run, struct attn_piece piece,
+                    struct attn_err *err)
+{
+    struct attn_tensor *A = &run->t->t[ATTN_A];
+    uint64_t state = 1;
+
+    (void)piece;
+    if (!attn_stage_all(run, ATTN_STAGE_SOFTMAX, err))
+        return false;
+    for (size_t n = 0; n < attn_tensor_count(A); n++)
+        attn_put(A, n, attn_random_u64(&state) >> 63 ? 2.0 * attn_number(A, n) : 0.0);
+    return true;
+}
+
+/* ---- what can show it -------------------------------------------------------------- */
+
+static bool always(const struct attn_problem *p)
+{
+    (void)p;
+    return true;
+}
+
+static bool has_sink(const struct attn_problem *p)
+{
+    return p->in[ATTN_IN_SINK].p != NULL;
+}
+
+static bool has_cap(const struct attn_problem *p)
+{
+    return p->softcap > 0.0;
+}
+
+static bool some_row_reads(const struct attn_problem *p, const void *param)
+{
+    return attn_fault_softmax_fits(p, param) && attn_any_row_reads(p);
+}
+
+static bool any_weight(const struct attn_problem *p, const void *param)
+{
+    (void)param;
+    return attn_any_row_reads(p) || p->empty_rows != ATTN_EMPTY_ZERO;
+}
+
+/* A row with keys of both kinds. */
+static bool mixed_row(const struct attn_problem *p, const void *param)
+{
+    if (!attn_fault_softmax_fits(p, param))
+        return false;
+    for (struct attn_cell x = {0}; attn_cell_in(&x, p->d.B, p->d.h, p->d.T_q, 1); x.j++) {
+        const size_t n = attn_row_allowed(p, x.b, x.h, x.i);
+
+        if (n > 0 && n < p->d.T_kv)
+            return true;
+    }
+    return false;
+}
+
+/* A row without a key becomes an average, plain unless the fault weighs its keys. */
+static bool mixed_or_empty(const struct attn_problem *p, const void *param)
+{
+    const struct softmax *fault = param;
+    const bool plain =
+        p->in[ATTN_IN_SINK].p == NULL && (p->d.T_kv == 1 || !fault->weighs_empty);
+
+    return mixed_row(p, param) || (fault->fits(p) && attn_any_row_empty(p) &&
+                                   !(plain && p->empty_rows == ATTN_EMPTY_UNIFORM));
+}
+
+/* Besides forbidden keys, a bias inside the cap shows in any row of several keys. */
+static bool cap_shows(const struct attn_problem *p, const void *param)
+{
+    if (mixed_or_empty(p, param))
+        return true;
+    for (struct attn_cell x = {0};
+         has_cap(p) && attn_cell_in(&x, p->d.B, p->d.h, p->d.T_q, p->d.T_kv); x.j++)
+        if (attn_allowed(p, x.b, x.h, x.i, x.j) &&
+            attn_bias(p, x.b, x.h, x.i, x.j) != 0.0 &&
+            (p->in[ATTN_IN_SINK].p || attn_row_allowed(p, x.b, x.h, x.i) > 1))
+            return true;
+    return false;
+}
+
+static bool empty_row_not_nan(const struct attn_problem *p, const void *param)
+{
+    (void)param;
+    return p->empty_rows != ATTN_EMPTY_NAN && attn_any_row_empty(p);
+}
+
+/* With a sink, a row of large negative numbers gives all its weight to the sink: zeros.
+ */
+static bool empty_row_not_so(const struct attn_problem *p, const void *param)
+{
+    const enum attn_empty filled_row =
+        p->in[ATTN_IN_SINK].p ? ATTN_EMPTY_ZERO : ATTN_EMPTY_UNIFORM;
+
+    (void)param;
+    return p->empty_rows != filled_row && attn_any_row_empty(p);
+}
+
+/* One head of a token is empty, another is not. */
+static bool empty_beside_full(const struct attn_problem *p, const void *param)
+{
+    if (!empty_row_not_nan(p, param))
+        return false;
+    for (size_t b = 0; b < p->d.B; b++)
+        for (size_t i = 0; i < p->d.T_q; i++) {
+            size_t empty = 0;
+
+            for (size_t h = 0; h < p->d.h; h++)
+                empty += attn_row_empty(p, b, h, i);
+            if (empty > 0 && empty < p->d.h)
+                return true;
+        }
+    return false;
+}
+
+/* ---- the rows ---------------------------------------------------------------------- */
+
+static const struct across QUERIES = {OVER_QUERIES}, ITEMS = {OVER_ITEMS},
+                           HEADS = {OVER_HEADS};
+static const struct softmax AFTER = {
+    .fits = always, .logit = unmasked, .zero_after = true, .leave_empty = true};
+static const struct softmax MULTIPLIED = {.fits = always, .logit = times_mask};
+static const struct softmax FILLED = {.fits = always, .logit = filled};
+static const struct softmax TOO_SMALL = {
+    .fits = always, .logit = less_ten, .weighs_empty = true};
+static const struct softmax NO_SINK = {
+    .fits = has_sink, .logit = masked, .no_sink = true, .leave_empty = true};
+static const struct softmax LATE_CAP = {.fits = has_cap, .logit = capped_late};
+
+#define CAUGHT "A", "softmax_rows"
+#define STAGE(wrong)                   \
+    {                                  \
+        [ATTN_STAGE_SOFTMAX] = (wrong) \
+    }
+#define ROWS_OF(fault)                         \
+    {                                          \
+        STAGE(attn_fault_wrong_rows), &(fault) \
+    }
+
+static const struct attn_fault_row ROWS[] = {
+    {"softcap_after_mask", CAUGHT,
+     "The soft cap was applied after the mask, so -Infinity became -cap.",
+     "Cap the scores first, mask them afterwards.",
+     "A soft cap, and a row with a forbidden key or a bias.", cap_shows,
+     ROWS_OF(LATE_CAP)},
+    {"softmax_over_queries",
+     CAUGHT,
+     "The softmax went down the query axis: columns sum to 1.",
+     "Normalise over keys, the last axis of S.",
+     "A row or a column with two allowed pairs.",
+     axis_shows,
+     {STAGE(wrong_axis), &QUERIES}},
+    {"softmax_over_batch",
+     CAUGHT,
+     "The softmax went over the batch axis.",
+     "Normalise over keys, the last axis of S.",
+     "A row with two allowed keys, or a pair allowed in two items.",
+     axis_shows,
+     {STAGE(wrong_axis), &ITEMS}},
+    {"softmax_over_heads",
+     CAUGHT,
+     "The softmax went over the head axis.",
+     "Normalise over keys, the last axis of S.",
+     "A row with two allowed keys, or a pair allowed in two heads.",
+     axis_shows,
+     {STAGE(wrong_axis), &HEADS}},
+    {"mask_after_softmax", CAUGHT,
+     "The mask was multiplied in after the softmax: rows no longer sum to 1.",
+     "Mask the scores before the softmax (or divide each row by its sum afterwards).",
+     "A row that has both allowed and forbidden keys.", mixed_row, ROWS_OF(AFTER)},
+    {"mask_multiplied_into_scores", CAUGHT,
+     "Scores were multiplied by 0 at forbidden keys: exp(0) = 1 still counts.",
+     "Add -Infinity at forbidden keys.", "A row with a forbidden key.", mixed_or_empty,
+     ROWS_OF(MULTIPLIED)},
+    {"mask_constant_too_small", CAUGHT,
+     "Forbidden keys got -10 instead of -Infinity and keep some weight.",
+     "Add -Infinity at forbidden keys.", "A row with a forbidden key.", mixed_or_empty,
+     ROWS_OF(TOO_SMALL)},
+    {"masked_row_nan",
+     CAUGHT,
+     "A row of nothing but -Infinity gave NaN: 0/0.",
+     "Give a row without a key a stated value, such as 0.",
+     "A row without an allowed key, and empty_rows other than nan.",
+     empty_row_not_nan,
+     {STAGE(nan_rows), NULL}},
+    {"masked_row_nan_spreads",
+     CAUGHT,
+     "The NaN of one head without a key spread to the token's whole row of Y through "
+     "W_O.",
+     "Give a row without a key a stated value before heads are joined.",
+     "A token with a head that has no key and another that has some.",
+     empty_beside_full,
+     {STAGE(nan_rows), NULL}},
+    {"masked_row_uniform", CAUGHT,
+     "A large negative number stood for -Infinity: a row without a key became a plain "
+     "average over "
+     "forbidden keys.",
+     "Find rows without a key and give them a stated value.",
+     "A row without an allowed key, and empty_rows other than uniform.", empty_row_not_so,
+     ROWS_OF(FILLED)},
+    {"sink_ignored", CAUGHT, "The sink's logit was left out of the denominator.",
+     "Add exp(sink) to the sum of each row, and to no key.",
+     "A sink that is not far below the scores.", some_row_reads, ROWS_OF(NO_SINK)},
+    {"dropout_in_eval",
+     CAUGHT,
+     "Dropout (p = 0.5) was left on: weights are 0 or doubled, rows do not sum to 1.",
+     "Switch to evaluation, or set dropout to 0 when inferring.",
+     "Any row with an allowed key.",
+     any_weight,
+     {STAGE(dropped), NULL}},
+};
+const struct attn_fault_theme ATTN_FAULTS_SOFTMAX = {ROWS, ATTN_COUNT(ROWS)};

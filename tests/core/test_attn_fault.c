@@ -1,0 +1,172 @@
+/*
+ * test_attn_fault.c - the mutation matrix: every fault, on problems that can show it, is
+ * caught first by its named check, and its object is the first incorrect one. Not here:
+ * broken stages that are no fault of the catalogue (test_attn_audit.c). Start reading at
+ * every_fault_is_caught.
+ */
+#include "core/attn_core.h"
+#include "make_problem.h"
+
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SEEDS = 40000, PROBLEMS = 4 };
+
+/* ---- problems that show a fault ---------------------------------------------------- */
+
+static void fill(struct attn_tensor *t, double x)
+{
+    for (size_t n = 0; t->p && n < attn_tensor_count(t); n++)
+        if (t->dtype == ATTN_F64)
+            ((double *)t->p)[n] = x;
+        else
+            ((float *)t->p)[n] = (float)x;
+}
+
+/* Faults of range need numbers of a size that random ones do not have. */
+static void stretch(const char *fault, struct made *m)
+{
+    if (strcmp(fault, "softmax_overflow") == 0) {
+        m->p.scale_stated = true;
+        m->p.scale = 2000;
+        m->p.softcap = 0;
+    }
+    if (strcmp(fault, "fp16_mask_overflow_nan") == 0) {
+        fill(&m->p.in[ATTN_IN_Q], 7);
+        fill(&m->p.in[ATTN_IN_K], -7);
+        fill(&m->p.in[ATTN_IN_PAST_K], -7);
+        m->p.softcap = 0;
+    }
+}
+
+/* The next problem from *seed on that can show the fault; false when none is left. */
+static bool next_problem(const struct attn_fault_row *fault, uint64_t *seed,
+                         struct made *m)
+{
+    for (; *seed < SEEDS; ++*seed) {
+        const enum attn_dtype dtype = *seed % 3 == 0 ? ATTN_F32 : ATTN_F64;
+
+        make_problem(m, *seed, dtype, 2 + *seed % 5, *seed % 4 == 0 ? 1 : 0, &MAKE_ALL);
+        stretch(attn_fault_name(fault), m);
+        make_prepare(m);
+        if (attn_fault_visible(fault, &m->p)) {
+            ++*seed;
+            return true;
+        }
+        make_free(m);
+    }
+    return false;
+}
+
+/* ---- one fault, one problem -------------------------------------------------------- */
+
+static bool audit(const struct made *m, const struct attn_swap *swap,
+                  struct attn_audit *audit)
+{
+    struct attn_err err = {0};
+    struct attn_arena arena = {0};
+    struct ran r;
+    bool ok;
+
+    make_run(&m->p, make_everything(&m->p, ATTN_PATH_DENSE), ATTN_PATH_DENSE, NULL, swap,
+             &r);
+    cr_assert(r.ok);
+    arena.size = attn_audit_bytes(&m->p, &r.plan, ATTN_AUDIT_FULL);
+    if (posix_memalign((void **)&arena.base, 64, arena.size) != 0)
+        abort();
+    memset(arena.base, 0xff, arena.size);
+    ok = attn_audit_trace(&m->p, &r.plan, &r.trace, NULL, ATTN_AUDIT_FULL, m->seed, swap,
+                          &arena, NULL, audit, &err);
+    free(arena.base);
+    make_run_free(&r);
+    return ok;
+}
+
+static const char *first_failing(const struct attn_audit *audit)
+{
+    for (size_t n = 0; n < audit->count; n++)
+        if (audit->finding[n].status == ATTN_FAIL)
+            return audit->finding[n].row->id;
+    return "nothing";
+}
+
+static bool caught(const struct attn_fault_row *fault, const struct made *m)
+{
+    struct attn_audit a;
+    const char *object = attn_fault_object(fault);
+
+    cr_assert(audit(m, attn_fault_swap(fault), &a));
+    if (a.first_incorrect && strcmp(a.first_incorrect, object) == 0 &&
+        strcmp(first_failing(&a), attn_fault_caught_by(fault)) == 0)
+        return true;
+    fprintf(stderr, "%s, seed %llu: %s says %s first, %s should say %s\n",
+            attn_fault_name(fault), (unsigned long long)m->seed, first_failing(&a),
+            a.first_incorrect ? a.first_incorrect : "nothing",
+            attn_fault_caught_by(fault), object);
+    return false;
+}
+
+Test(attn_fault, every_fault_is_caught)
+{
+    size_t missed = 0;
+
+    for (size_t n = 0; n < attn_fault_count(); n++) {
+        const struct attn_fault_row *fault = attn_fault_at(n);
+        uint64_t seed = 1;
+        struct made m;
+        size_t shown = 0;
+
+        while (shown < PROBLEMS && next_problem(fault, &seed, &m)) {
+            missed += !caught(fault, &m);
+            shown++;
+            make_free(&m);
+        }
+        if (shown < PROBLEMS)
+            fprintf(stderr, "%s: only %zu problems show it\n", attn_fault_name(fault),
+                    shown);
+        missed += shown < PROBLEMS;
+    }
+    cr_assert_eq(missed, 0);
+}
+
+/* These change more than their name says: half precision rounds every score, and the NaN
+   of a row is there whether or not it spreads to another head. */
+static bool changes_more(const struct attn_fault_row *fault)
+{
+    return strncmp(attn_fault_name(fault), "fp16_", 5) == 0 ||
+           strcmp(attn_fault_name(fault), "masked_row_nan_spreads") == 0;
+}
+
+/* Where a fault says that a problem cannot show it, it must indeed change nothing. */
+static bool hidden(const struct attn_fault_row *fault, const struct made *m)
+{
+    struct attn_audit a;
+
+    cr_assert(audit(m, attn_fault_swap(fault), &a));
+    if (a.status == ATTN_PASS)
+        return true;
+    fprintf(stderr, "%s, seed %llu: hidden, yet %s fails\n", attn_fault_name(fault),
+            (unsigned long long)m->seed, first_failing(&a));
+    return false;
+}
+
+Test(attn_fault, what_is_hidden_changes_nothing)
+{
+    size_t wrong = 0;
+
+    for (uint64_t seed = 1; seed <= 300; seed++) {
+        struct made m;
+
+        make_problem(&m, seed, seed % 2 ? ATTN_F64 : ATTN_F32, 2 + seed % 4,
+                     seed % 5 ? 0 : 1, &MAKE_ALL);
+        for (size_t n = 0; n < attn_fault_count(); n++)
+            if (!attn_fault_visible(attn_fault_at(n), &m.p) &&
+                !changes_more(attn_fault_at(n)))
+                wrong += !hidden(attn_fault_at(n), &m);
+        make_free(&m);
+    }
+    cr_assert_eq(wrong, 0);
+}
