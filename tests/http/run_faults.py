@@ -1,9 +1,9 @@
 #!/usr/bin/python3
-"""Every fault of the catalog, injected into random problems: the audit must name the place.
+"""Every fault of the catalog, injected into random problems: the audit names the place.
 
 usage: run_faults.py BINARY [--count N] [--seed S]
-The reference says which object is the first wrong one; the service's own audit must say the
-same, and must pass where the fault changes nothing.  Start reading at judge().
+The reference says which object is the first wrong one; the service's own audit must say
+the same, and must pass where the fault changes nothing.  Start reading at judge().
 """
 import argparse
 import json
