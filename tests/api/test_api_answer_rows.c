@@ -1,5 +1,5 @@
 /*
- * test_api_answer_rows.c - empty and padded rows, entropy, labels, notes.
+ * test_api_answer_rows.c - empty and padded rows, entropy, labels.
  * Not here: tensors.
  * Start reading at the first test.
  */
@@ -101,35 +101,4 @@ Test(api_answer_rows, a_label_counts_only_within_its_document)
     expect_labels(&a, "supervision.0", "1010");
     expect_labels(&a, "supervision.1", "0110");
     asked_free(&a);
-}
-
-static bool lists(const struct asked *a, const char *path, const char *begin)
-{
-    const json_t *note;
-    size_t n;
-
-    json_array_foreach(ask_at(a->json, path), n,
-                       note) if (strncmp(json_string_value(note), begin, strlen(begin)) ==
-                                 0) return true;
-    return false;
-}
-
-Test(api_answer_rows, notes_say_what_was_not_asked)
-{
-    struct asked plain =
-        ask(api_attention, "{\"inputs\":{\"Q\":[[0]],\"K\":[[1]],\"V\":[[1]]},"
-                           "\"return\":[\"H\"]}");
-    struct asked heads = ask_masks("{\"documents\":{\"lengths\":[[2,2],[1,3]]}}");
-
-    cr_expect(lists(&plain, "notes.not_in_this_layer", "position information"));
-    cr_expect(lists(&plain, "notes.not_in_this_layer", "several heads"));
-    cr_expect(lists(&plain, "notes.interpretation", "This layer is position-blind"));
-    cr_expect_not(lists(&plain, "notes.interpretation", "Attention weights are not"));
-    cr_expect_not(lists(&plain, "notes.interpretation", "A document that"));
-    cr_expect_not(lists(&heads, "notes.not_in_this_layer", "several heads"));
-    cr_expect(lists(&heads, "notes.interpretation", "Attention weights are not"));
-    cr_expect(lists(&heads, "notes.interpretation", "A document that"));
-    cr_expect_not(lists(&heads, "notes.interpretation", "Attention temperature"));
-    asked_free(&plain);
-    asked_free(&heads);
 }
