@@ -12,8 +12,9 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Measured: 0.86 and 0.93 for exp, 2.5 for tanh. */
-static const double EXP_ULP = 1.0, TANH_ULP = 3.0;
+/* Measured over millions of places: 0.86 and 0.93 for exp, 2.5 for tanh. */
+static const double EXP_ULP[] = {[ATTN_F64] = 0.9, [ATTN_F32] = 0.95};
+static const double TANH_ULP = 3.0;
 
 enum { MANY = 37 }; /* more than two registers of any width, and a rest */
 
@@ -56,18 +57,18 @@ static double worst_exp(enum attn_dtype dtype, double low, double high, size_t s
             at = x;
         }
     }
-    if (worst > EXP_ULP)
+    if (worst > EXP_ULP[dtype])
         fprintf(stderr, "exp(%.17g) is off by %g ulp\n", at, worst);
     return worst;
 }
 
 Test(attn_kernel, exp_is_accurate)
 {
-    cr_assert_leq(worst_exp(ATTN_F64, -745.1, 709.78, 300000), EXP_ULP);
-    cr_assert_leq(worst_exp(ATTN_F64, -1, 1, 200000), EXP_ULP);
-    cr_assert_leq(worst_exp(ATTN_F64, -1e-7, 1e-7, 1000), EXP_ULP);
-    cr_assert_leq(worst_exp(ATTN_F32, -103.9, 88.72, 300000), EXP_ULP);
-    cr_assert_leq(worst_exp(ATTN_F32, -1, 1, 200000), EXP_ULP);
+    cr_assert_leq(worst_exp(ATTN_F64, -745.1, 709.78, 300000), EXP_ULP[ATTN_F64]);
+    cr_assert_leq(worst_exp(ATTN_F64, -1, 1, 200000), EXP_ULP[ATTN_F64]);
+    cr_assert_leq(worst_exp(ATTN_F64, -1e-7, 1e-7, 1000), EXP_ULP[ATTN_F64]);
+    cr_assert_leq(worst_exp(ATTN_F32, -103.9, 88.72, 300000), EXP_ULP[ATTN_F32]);
+    cr_assert_leq(worst_exp(ATTN_F32, -1, 1, 200000), EXP_ULP[ATTN_F32]);
 }
 
 Test(attn_kernel, exp_at_its_ends)
