@@ -16,15 +16,16 @@
  * one of them grows, so an entry that disagrees is tried again with the other steps: a
  * right derivative then agrees, a wrong one with none.
  */
-static const double STEPS[] = {6e-6, 7.5e-7, 4.8e-5, 9e-8, 4e-4};
+static const double STEPS[] = {6e-6, 7.5e-7, 4.8e-5, 9e-8, 4e-4, 1e-8, 1e-9};
 
 /* Per dtype: what a gradient computed in it may be off, relative to max(1, |entry|)
    for float64, where 1e-6 is a hundred times the usual error of the difference;
    float32 sums in 24 bits. */
 static const double TOLERANCES[] = {[ATTN_F64] = 1e-6, [ATTN_F32] = 1e-3};
 /* Cancelled sums err by the size of what was cancelled: so many roundings of the
-   largest entry. */
-static const double ROUNDINGS = 1024.0;
+   largest entry.  And a score's own rounding, which grows with it, is a relative error
+   of its weight: so many times the largest score more. */
+static const double ROUNDINGS = 1024.0, SCORE_ROUNDINGS = 16.0;
 static const double EPSILONS[] = {[ATTN_F64] = DBL_EPSILON, [ATTN_F32] = FLT_EPSILON};
 
 /* Places sampled a tensor. */
@@ -60,6 +61,7 @@ struct check_run {
     struct attn_arena *arena;
     double *bias; /* additive at full shape, or NULL */
     double *plus; /* the object under the step up */
+    double score; /* the largest finite |S| before the softcap */
     struct attn_grad_check *check;
 };
 
@@ -94,6 +96,28 @@ static bool forward(struct check_run *run, const struct nudge *nudge,
         return false;
     *out = trace.t[run->ask->of];
     return true;
+}
+
+/* How large scores are, the softcap left out, decides how well weights are known. */
+static bool measure_scores(struct check_run *run, struct attn_err *err)
+{
+    const size_t mark = attn_arena_mark(run->arena);
+    struct attn_trace trace = {0};
+    struct attn_plan plan;
+    bool ok =
+        attn_plan(&run->p, ATTN_BIT(ATTN_S_RAW), ATTN_PATH_DENSE, SIZE_MAX, &plan, err) &&
+        attn_run(&run->p, &plan, run->arena, run->exec, NULL, &trace, err);
+    const size_t count = ok ? attn_tensor_count(&trace.t[ATTN_S_RAW]) : 0;
+    const double factor = run->p.scale / run->p.temperature;
+
+    for (size_t n = 0; n < count; n++) {
+        const double size = fabs(((const double *)trace.t[ATTN_S_RAW].p)[n] * factor);
+
+        if (isfinite(size))
+            run->score = fmax(run->score, size);
+    }
+    attn_arena_release(run->arena, mark);
+    return ok;
 }
 
 /* dH is joined; a layer judged by H_heads is moved there. */
@@ -165,7 +189,7 @@ static bool numeric(struct check_run *run, enum attn_gradient g, size_t place,
     ok = ok && forward(run, x == NULL ? &nudge : NULL, &out, err);
     if (ok) {
         *value = difference(&run->ask->cotangent, run->plus, out.p, &size) / (2.0 * by);
-        *noise = 8.0 * DBL_EPSILON * size / by;
+        *noise = 8.0 * DBL_EPSILON * (1.0 + run->score) * size / by;
     }
     attn_arena_release(run->arena, mark);
     if (x != NULL)
@@ -257,7 +281,8 @@ static bool check_tensor(struct check_run *run, enum attn_gradient g,
     const size_t count = attn_tensor_count(t);
     double size;
     const size_t first = largest(t, &size);
-    const double slack = ROUNDINGS * EPSILONS[t->dtype] * size;
+    const double slack =
+        (ROUNDINGS + SCORE_ROUNDINGS * run->score) * EPSILONS[t->dtype] * size;
 
     for (size_t n = 0; n < entries && n < count; n++) {
         const size_t place = entries >= count ? n
@@ -336,7 +361,7 @@ size_t attn_grad_check_bytes(const struct attn_problem *p,
     struct attn_plan plan;
     struct attn_err err = {0};
     struct attn_tensor of;
-    uint32_t want = ATTN_BIT(ask->of);
+    uint32_t want = ATTN_BIT(ask->of) | ATTN_BIT(ATTN_S_RAW);
     size_t bytes = 0;
 
     wide.dtype = ATTN_F64;
@@ -379,6 +404,7 @@ bool attn_grad_check_run(const struct attn_problem *p, const struct attn_grad_as
         ok = run.plus != NULL || attn_fail(err, ATTN_E_MEMORY, "cotangent", NULL,
                                            arena->size, attn_grad_tensor_bytes(&of));
     }
+    ok = ok && measure_scores(&run, err);
     for (enum attn_gradient g = 0; g < ATTN_GRADIENT_COUNT && ok; g++)
         if (grads->t[g].p != NULL)
             ok = check_tensor(&run, g, &grads->t[g], entries, &seed, err);
