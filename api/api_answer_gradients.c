@@ -138,7 +138,7 @@ static bool put_worst_index(struct api_work *w, const struct attn_grad_check *ch
 {
     struct attn_tensor shape;
     bool transposed = api_gradient_shape(&w->r, (enum attn_gradient)check->worst, &shape);
-    size_t index[ATTN_RANK_MAX], left = check->worst_at;
+    size_t index[ATTN_RANK_MAX] = {0}, left = check->worst_at;
     bool ok = api_put_key(w->out, "index") && api_puts(w->out, "[");
 
     if (check->worst == ATTN_D_ADDITIVE) {
