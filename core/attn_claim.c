@@ -30,9 +30,17 @@ static void add(struct attn_ablation *out, enum attn_object object, const char *
     out->claim[out->claim_count++] = (struct attn_claim){object, says, holds};
 }
 
+/* Where M is not held there is no bias (attn_plan): M is what `allowed` says. */
+static enum attn_object measured(const struct claim_ctx *ctx, enum attn_object o)
+{
+    return o == ATTN_M && ctx->before->t[o].p == NULL ? ATTN_ALLOWED : o;
+}
+
 static bool held(const struct claim_ctx *ctx, enum attn_object o)
 {
-    return ctx->before->t[o].p != NULL && ctx->after->t[o].p != NULL;
+    const enum attn_object m = measured(ctx, o);
+
+    return ctx->before->t[m].p != NULL && ctx->after->t[m].p != NULL;
 }
 
 /* Every object that depends on one of `objects`, and these. */
@@ -44,8 +52,11 @@ static uint32_t downstream(uint32_t objects)
     return objects;
 }
 
-static bool same_bits(const struct attn_tensor *a, const struct attn_tensor *b)
+static bool same_bits(const struct claim_ctx *ctx, enum attn_object o)
 {
+    const struct attn_tensor *a = &ctx->before->t[measured(ctx, o)];
+    const struct attn_tensor *b = &ctx->after->t[measured(ctx, o)];
+
     return a->p == b->p ||
            memcmp(a->p, b->p, attn_tensor_count(a) * attn_dtype_bytes(a->dtype)) == 0;
 }
@@ -143,7 +154,8 @@ static bool row_same(const struct attn_tensor *a, const struct attn_tensor *b,
 
 static bool spared_same(const struct claim_ctx *ctx, enum attn_object o)
 {
-    const struct attn_tensor *a = &ctx->before->t[o], *b = &ctx->after->t[o];
+    const struct attn_tensor *a = &ctx->before->t[measured(ctx, o)];
+    const struct attn_tensor *b = &ctx->after->t[measured(ctx, o)];
     const size_t heads = a->rank == 4 ? a->dim[1] : 1, rows = a->dim[a->rank - 2];
     const size_t width = a->dim[a->rank - 1];
 
@@ -360,8 +372,7 @@ void attn_claims(const struct attn_problem *p, const struct attn_trace *baseline
         if (!held(&ctx, o))
             continue;
         if (!(moving & ATTN_BIT(o)))
-            add(out, o, "the same bit for bit",
-                same_bits(&baseline->t[o], &out->trace.t[o]));
+            add(out, o, "the same bit for bit", same_bits(&ctx, o));
         else if ((says = spared_says(&ctx, o)) != NULL)
             add(out, o, says, spared_same(&ctx, o));
     }

@@ -223,10 +223,12 @@ static bool judge(struct check_run *run, enum attn_gradient g,
         if (!numeric(run, g, place, STEPS[s], &value, &noise, err))
             return false;
 
-        const double gap = fmax(0.0, fabs(analytic - value) - noise - slack);
+        /* What rounding explains is within the tolerance by definition. */
+        const double rounding = (noise + slack) / check->tolerance;
+        const double scale = fmax(fmax(1.0, rounding), fmax(fabs(value), fabs(analytic)));
         const double error = isfinite(analytic) && isfinite(value)
-                                 ? gap / fmax(1.0, fmax(fabs(value), fabs(analytic)))
-                                 : INFINITY;
+                                 ? fabs(analytic - value) / scale
+                                 : (double)INFINITY;
 
         if (s == 0 || error < best) {
             best = error;

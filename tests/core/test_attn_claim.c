@@ -165,6 +165,31 @@ Test(attn_claim, contract)
     }
 }
 
+/* M is claimed although only `allowed` is held. */
+Test(attn_claim, M_by_what_is_allowed)
+{
+    const struct attn_dims d = {.B = 1,
+                                .T_q = 3,
+                                .T_kv = 3,
+                                .d_model = 4,
+                                .d_model_kv = 4,
+                                .d_k = 2,
+                                .d_v = 5,
+                                .h = 1,
+                                .h_kv = 1};
+    struct ablated a = {0};
+    struct attn_edit edit = make_edit("W_Q", "negate");
+
+    make_plain(&a.made, 2, ATTN_F64, ATTN_SELF, d);
+    make_run(&a.made.p, ATTN_BIT(ATTN_Y), ATTN_PATH_DENSE, NULL, NULL, &a.ran);
+    cr_assert_null(a.ran.trace.t[ATTN_M].p);
+    make_ablated(&a, &edit, 1);
+    cr_assert(a.ok);
+    cr_assert(make_claims(&a, ATTN_M, "the same bit for bit"));
+    cr_assert_not((a.out.changed | a.out.unchanged) & ATTN_BIT(ATTN_M));
+    make_ablation_free(&a);
+}
+
 /* A claim that mathematics does not make fails when it is measured: the measure can
    say no. */
 Test(attn_claim, a_false_claim_does_not_hold)
