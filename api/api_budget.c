@@ -24,9 +24,21 @@ static size_t larger(size_t a, size_t b)
     return a > b ? a : b;
 }
 
+/* Wrong stages and edited ones stand in for those of the dense path, and a full audit
+   looks at every S, M and A. */
+static bool needs_pairs(const struct api_request *r)
+{
+    return r->inject != NULL || r->ablations > 0 ||
+           (r->audit == ATTN_AUDIT_FULL && r->path == ATTN_PATH_AUTO);
+}
+
 uint32_t api_needs(const struct api_request *r)
 {
     uint32_t needs = r->want;
+
+    if (needs_pairs(r))
+        needs |= ATTN_BIT(ATTN_S) | ATTN_BIT(ATTN_M) | ATTN_BIT(ATTN_ALLOWED) |
+                 ATTN_BIT(ATTN_A);
 
     if (r->has_gradients)
         needs |= attn_grad_needs(&r->p, &r->gradients);

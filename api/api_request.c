@@ -149,11 +149,11 @@ static bool refuse_too_large(struct api_reading *rd, struct api_err *err)
 
     if (!attn_plan(&r->p, api_needs(r), r->path, SIZE_MAX, &plan, &core)) {
         if (core.code == ATTN_E_CONTRADICTION)
-            return api_fail(
-                err, "contradiction", "/path",
-                "The tiled path never holds %s, which return, gradients or traces "
-                "ask for.",
-                core.object);
+            return api_fail(err, "contradiction", "/path",
+                            "The tiled path never holds %s, which return, gradients, "
+                            "traces, ablations or inject "
+                            "ask for.",
+                            core.object);
         return api_fail_core(err, &core);
     }
     if (rd->sizes_only)

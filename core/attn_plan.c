@@ -15,9 +15,6 @@ const char *const ATTN_PATH_NAMES[] = {
 };
 _Static_assert(ATTN_COUNT(ATTN_PATH_NAMES) == ATTN_PATH_COUNT, "one name per path");
 
-/* With fewer pairs a head, S and A stay in the cache and the dense path is faster. */
-static const size_t TILED_PAIRS_MIN = (size_t)512 * 512;
-
 static const uint32_t INPUTS = ATTN_BIT(ATTN_X) | ATTN_BIT(ATTN_X_KV);
 static const uint32_t DENSE_NEEDS =
     ATTN_BIT(ATTN_X) | ATTN_BIT(ATTN_X_KV) | ATTN_BIT(ATTN_Q) | ATTN_BIT(ATTN_K) |
@@ -104,8 +101,8 @@ static int first_pairwise(uint32_t want)
     return -1;
 }
 
-static bool decide_path(const struct attn_problem *p, uint32_t want, enum attn_path path,
-                        struct attn_plan *plan, struct attn_err *err)
+static bool decide_path(uint32_t want, enum attn_path path, struct attn_plan *plan,
+                        struct attn_err *err)
 {
     const int pairwise = first_pairwise(want);
 
@@ -113,8 +110,7 @@ static bool decide_path(const struct attn_problem *p, uint32_t want, enum attn_p
         return attn_fail(err, ATTN_E_CONTRADICTION, ATTN_OBJECTS[pairwise].name, NULL, 0,
                          0);
     if (path == ATTN_PATH_AUTO)
-        path = pairwise < 0 && p->d.T_q >= TILED_PAIRS_MIN / p->d.T_kv ? ATTN_PATH_TILED
-                                                                       : ATTN_PATH_DENSE;
+        path = pairwise < 0 ? ATTN_PATH_TILED : ATTN_PATH_DENSE;
     plan->path = path;
     return true;
 }
@@ -132,7 +128,7 @@ bool attn_plan(const struct attn_problem *p, uint32_t want, enum attn_path path,
         else if ((want & ATTN_BIT(o)) != 0)
             return attn_fail(err, ATTN_E_MISSING, ATTN_OBJECTS[o].name, NULL, 0, 0);
     }
-    if (!decide_path(p, want, path, plan, err))
+    if (!decide_path(want, path, plan, err))
         return false;
     plan->held = want | (plan->path == ATTN_PATH_TILED ? TILED_NEEDS : DENSE_NEEDS);
     if (plan->path == ATTN_PATH_DENSE && (p->additive.p != NULL || p->alibi != NULL))

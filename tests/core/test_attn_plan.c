@@ -84,17 +84,16 @@ Test(attn_plan, tiled_holds_nothing_pairwise)
                                 ATTN_BIT(ATTN_H_HEADS) | ATTN_BIT(ATTN_Y));
 }
 
-Test(attn_plan, auto_tiles_long_problems_that_return_no_pairs)
+Test(attn_plan, auto_tiles_when_no_pairs_are_wanted)
 {
     struct attn_problem p = layer();
 
-    cr_assert_eq(planned(&p, ATTN_BIT(ATTN_Y), ATTN_PATH_AUTO).path, ATTN_PATH_DENSE);
-    p.d.T_q = p.d.T_kv = 512;
-    p.d.T_past = 0;
     cr_assert_eq(planned(&p, ATTN_BIT(ATTN_Y), ATTN_PATH_AUTO).path, ATTN_PATH_TILED);
-    cr_assert_eq(planned(&p, ATTN_BIT(ATTN_S), ATTN_PATH_AUTO).path, ATTN_PATH_DENSE);
-    p.d.T_q = 511;
-    cr_assert_eq(planned(&p, ATTN_BIT(ATTN_Y), ATTN_PATH_AUTO).path, ATTN_PATH_DENSE);
+    cr_assert_eq(planned(&p, ATTN_BIT(ATTN_Y) | ATTN_BIT(ATTN_LSE), ATTN_PATH_AUTO).path,
+                 ATTN_PATH_TILED);
+    for (int o = 0; o < ATTN_OBJECT_COUNT; o++)
+        if (ATTN_OBJECTS[o].pairwise && attn_object_exists(&p, (enum attn_object)o))
+            cr_assert_eq(planned(&p, ATTN_BIT(o), ATTN_PATH_AUTO).path, ATTN_PATH_DENSE);
 }
 
 Test(attn_plan, refusals)
