@@ -1,0 +1,97 @@
+/* test_api_buffer.c - bytes that grow, and JSON strings of any bytes. */
+#include "api/api_private.h"
+
+#include <criterion/criterion.h>
+#include <string.h>
+
+static const char *string_of(struct api_buffer *b, const char *text)
+{
+    b->len = 0;
+    cr_assert(api_put_string(b, text) && api_put(b, "", 1));
+    return b->p;
+}
+
+Test(api_buffer, grows_and_keeps_what_was_put)
+{
+    struct api_buffer b = {0};
+
+    for (int n = 0; n < 10000; n++)
+        cr_assert(api_puts(&b, "abc"));
+    cr_assert(b.len == 30000 && b.cap >= b.len);
+    for (size_t n = 0; n < b.len; n++)
+        cr_assert(b.p[n] == "abc"[n % 3], "byte %zu", n);
+    api_buffer_trim(&b, 100);
+    cr_expect(b.cap == 100 && b.len == 100 && memcmp(b.p, "abcabc", 6) == 0);
+    api_buffer_trim(&b, 0);
+    cr_expect(b.p == NULL && b.cap == 0);
+}
+
+Test(api_buffer, refuses_what_no_memory_holds)
+{
+    struct api_buffer b = {0};
+
+    cr_assert(api_puts(&b, "x"));
+    cr_expect(!api_buffer_reserve(&b, SIZE_MAX) && !api_buffer_reserve(&b, SIZE_MAX / 2));
+    cr_expect(b.len == 1 && b.p[0] == 'x');
+    api_buffer_free(&b);
+}
+
+Test(api_buffer, escapes_what_json_forbids)
+{
+    struct api_buffer b = {0};
+
+    cr_expect_str_eq(string_of(&b, ""), "\"\"");
+    cr_expect_str_eq(string_of(&b, "a\"b\\c/"), "\"a\\\"b\\\\c/\"");
+    cr_expect_str_eq(string_of(&b, "\b\f\n\r\t"), "\"\\b\\f\\n\\r\\t\"");
+    cr_expect_str_eq(string_of(&b, "\x01\x1f\x7f"), "\"\\u0001\\u001f\\u007f\"");
+    cr_expect_str_eq(string_of(&b, "\xC3\xA9 \xE2\x82\xAC \xF0\x9F\x98\x80"),
+                     "\"\xC3\xA9 \xE2\x82\xAC \xF0\x9F\x98\x80\"");
+    api_buffer_free(&b);
+}
+
+/* Every string of 1 to 3 hostile bytes comes out as JSON that another reader takes. */
+Test(api_buffer, any_bytes_become_valid_json)
+{
+    static const unsigned char BYTES[] = {0x01, '"',  '\\', 'a',  0x7F, 0x80,
+                                          0xBF, 0xC0, 0xC2, 0xE0, 0xED, 0xA0,
+                                          0xEF, 0xF0, 0xF4, 0x90, 0xF5, 0xFF};
+    const size_t count = sizeof BYTES;
+    struct api_buffer b = {0};
+
+    for (size_t n = 0; n < count * count * count; n++) {
+        const char text[] = {(char)BYTES[n % count], (char)BYTES[n / count % count],
+                             (char)BYTES[n / count / count], '\0'};
+        json_t *json = json_loads(string_of(&b, text), JSON_DECODE_ANY, NULL);
+
+        cr_assert(json != NULL, "%02x %02x %02x gave %s", BYTES[n % count],
+                  BYTES[n / count % count], BYTES[n / count / count], b.p);
+        json_decref(json);
+    }
+    api_buffer_free(&b);
+}
+
+Test(api_buffer, knows_utf8)
+{
+    static const struct {
+        const char *text;
+        size_t length;
+    } ROWS[] = {
+        {"a", 1},
+        {"\xC3\xA9", 2},
+        {"\xE2\x82\xAC", 3},
+        {"\xF0\x9F\x98\x80", 4},
+        {"\xC3", 0},
+        {"\xC0\x80", 0},
+        {"\xE0\x80\x80", 0},
+        {"\xED\xA0\x80", 0},
+        {"\xF4\x90\x80\x80", 0},
+        {"\xF5\x80\x80\x80", 0},
+        {"\x80", 0},
+        {"\xE2\x82", 0},
+    };
+
+    for (size_t n = 0; n < API_COUNT(ROWS); n++)
+        cr_expect(api_utf8_length(ROWS[n].text, ROWS[n].text + strlen(ROWS[n].text)) ==
+                      ROWS[n].length,
+                  "row %zu", n);
+}

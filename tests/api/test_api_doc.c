@@ -1,0 +1,77 @@
+/* test_api_doc.c - the tree beside its spans, and what jansson refuses beyond the
+   grammar. */
+#include "api/api_private.h"
+
+#include <criterion/criterion.h>
+#include <string.h>
+
+static const struct api_limits LIMITS = {.memory_max_bytes = 1 << 20};
+static struct api_ctx *ctx;
+static struct api_doc doc;
+static struct api_err err;
+
+static bool open_doc(const char *body)
+{
+    if (ctx == NULL)
+        ctx = api_ctx_new(&LIMITS);
+    err = (struct api_err){0};
+    return api_doc_open(ctx, body, strlen(body), &doc, &err);
+}
+
+static void fails(const char *body, const char *name, const char *pointer,
+                  const char *place)
+{
+    cr_assert(!open_doc(body), "%s was taken", body);
+    cr_expect(strcmp(err.name, name) == 0, "%s: %s", body, err.name);
+    cr_expect(strcmp(err.pointer, pointer) == 0, "%s: at %s", body, err.pointer);
+    cr_expect(strstr(err.detail, place) != NULL, "%s: %s", body, err.detail);
+    cr_expect(doc.root == NULL);
+}
+
+Test(api_doc, a_body_is_an_object)
+{
+    fails("", "not-json", "", "empty");
+    fails("[]", "not-json", "", "object");
+    fails("[{}]", "not-json", "", "object");
+    fails("\"x\"", "not-json", "", "object");
+    fails("null", "not-json", "", "object");
+    cr_assert(open_doc("{}"));
+    api_doc_close(&doc);
+}
+
+Test(api_doc, finds_spans_and_trees)
+{
+    json_t *list;
+
+    cr_assert(open_doc("{\"a\":[\"x\",2,[3]],\"b\":[{}],\"c\":1}"));
+    cr_expect(api_doc_span(&doc, json_object_get(doc.root, "b")) == NULL);
+    cr_expect(api_doc_span(&doc, json_object_get(doc.root, "c")) == NULL);
+    cr_expect(api_doc_span(&doc, json_object_get(doc.root, "a")) == &doc.span[0]);
+    list = api_doc_tree(&doc, json_object_get(doc.root, "a"), "/a", 3, &err);
+    cr_assert(list != NULL && json_array_size(list) == 3);
+    cr_expect_str_eq(json_string_value(json_array_get(list, 0)), "x");
+    json_decref(list);
+    cr_expect(api_doc_tree(&doc, json_object_get(doc.root, "a"), "/a", 2, &err) == NULL);
+    cr_expect_str_eq(err.name, "bad-value");
+    err = (struct api_err){0};
+    cr_expect(api_doc_tree(&doc, json_object_get(doc.root, "c"), "/c", 9, &err) == NULL);
+    cr_expect_str_eq(err.name, "wrong-type");
+    api_doc_close(&doc);
+}
+
+Test(api_doc, places_are_those_of_the_original_body)
+{
+    fails("{\"a\":[[1,2],[3,4]],\"b\":{\"x\":[5],\"x\":6}}", "duplicate-key", "/b/x",
+          "(byte 35)");
+    fails("{\"a\":[1,2,3,4,5,6],\n \"b\":1e999}", "number-out-of-range", "/b",
+          "line 2, column 6 (byte 25)");
+    fails("{\"n\":99999999999999999999}", "number-out-of-range", "/n", "(byte 5)");
+    fails("{\"a\":[[1]],\"s\":\"\\u0000\"}", "not-json", "/s", "u0000");
+    fails("{\"s\":\"\\ud800\"}", "not-json", "/s", "Unicode");
+}
+
+Test(api_doc, duplicates_in_different_objects_are_fine)
+{
+    cr_assert(open_doc("{\"a\":{\"x\":1},\"b\":{\"x\":1},\"c\":[{\"x\":1},{\"x\":1}]}"));
+    api_doc_close(&doc);
+}

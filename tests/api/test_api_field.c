@@ -1,0 +1,115 @@
+/* test_api_field.c - objects by tables, pointers, near names, whole numbers and choices.
+   */
+#include "api/api_private.h"
+
+#include <criterion/criterion.h>
+#include <string.h>
+
+Test(api_field, pointers_are_escaped_and_cut_not_overrun)
+{
+    char out[API_POINTER_MAX], longer[400];
+
+    cr_expect_str_eq(api_pointer(out, "", "a/b~c"), "/a~1b~0c");
+    cr_expect_str_eq(api_pointer(out, "/x", ""), "/x/");
+    cr_expect_str_eq(api_pointer_index(out, "/x", 12), "/x/12");
+    memset(longer, '~', sizeof longer);
+    longer[sizeof longer - 1] = '\0';
+    cr_expect(strlen(api_pointer(out, "/x", longer)) < API_POINTER_MAX);
+    cr_expect(strlen(api_pointer(out, out, longer)) < API_POINTER_MAX);
+}
+
+static const char *name_at(const void *names, size_t n)
+{
+    return ((const char *const *)names)[n];
+}
+
+Test(api_field, finds_the_name_that_was_meant)
+{
+    static const char *const NAMES[] = {"causal", "padding", "documents", "X", "X_kv"};
+    static const struct {
+        const char *given, *meant;
+    } ROWS[] = {
+        {"casual", "causal"},    {"causl", "causal"}, {"document", "documents"},
+        {"paddings", "padding"}, {"mask", NULL},      {"x", NULL},
+        {"X_kb", "X_kv"},        {"", NULL},
+    };
+
+    for (size_t n = 0; n < API_COUNT(ROWS); n++) {
+        const char *found = api_nearest(ROWS[n].given, name_at, NAMES, API_COUNT(NAMES));
+
+        cr_expect((found == NULL) == (ROWS[n].meant == NULL), "%s: %s", ROWS[n].given,
+                  found != NULL ? found : "nothing");
+        if (found != NULL && ROWS[n].meant != NULL)
+            cr_expect_str_eq(found, ROWS[n].meant);
+    }
+}
+
+static int64_t seen;
+
+static bool read_number(void *into, const struct api_doc *doc, const json_t *v,
+                        const char *pointer, struct api_err *err)
+{
+    (void)into, (void)doc;
+    return api_read_int(v, pointer, -1, 5, &seen, err);
+}
+
+static const struct api_field_row ROWS[] = {{"must", read_number, true},
+                                            {"may", read_number, false}};
+
+static struct api_err read(const char *text)
+{
+    struct api_err err = {0};
+    struct api_doc doc = {0};
+    json_t *json = json_loads(text, JSON_DECODE_ANY, NULL);
+
+    cr_assert(json != NULL);
+    cr_expect(api_read_object(NULL, &doc, json, "/o", ROWS, API_COUNT(ROWS), &err) !=
+              err.set);
+    json_decref(json);
+    return err;
+}
+
+Test(api_field, an_object_is_read_by_its_table)
+{
+    cr_expect(!read("{\"must\":3,\"may\":-1}").set);
+    cr_expect_str_eq(read("{\"may\":3}").pointer, "/o/must");
+    cr_expect_str_eq(read("{\"may\":3}").name, "missing");
+    cr_expect_str_eq(read("{\"must\":3,\"mey\":1}").name, "unknown-field");
+    cr_expect_str_eq(read("{\"must\":3,\"mey\":1}").pointer, "/o/mey");
+    cr_expect(strstr(read("{\"must\":3,\"mey\":1}").detail, "\"may\"") != NULL);
+    cr_expect_str_eq(read("3").name, "wrong-type");
+}
+
+Test(api_field, whole_numbers_are_whole_and_within_bounds)
+{
+    static const struct {
+        const char *text, *name;
+    } BAD[] = {
+        {"{\"must\":6}", "bad-value"},     {"{\"must\":-2}", "bad-value"},
+        {"{\"must\":1.5}", "bad-value"},   {"{\"must\":1e300}", "bad-value"},
+        {"{\"must\":true}", "wrong-type"}, {"{\"must\":\"1\"}", "wrong-type"},
+        {"{\"must\":null}", "wrong-type"},
+    };
+
+    for (size_t n = 0; n < API_COUNT(BAD); n++)
+        cr_expect(strcmp(read(BAD[n].text).name, BAD[n].name) == 0, "%s", BAD[n].text);
+    cr_expect(!read("{\"must\":2.0}").set && seen == 2);
+    cr_expect_str_eq(read("{\"must\":6}").observed, "6");
+    cr_expect_str_eq(read("{\"must\":6}").expected, "-1 to 5");
+}
+
+Test(api_field, a_choice_lists_what_it_takes)
+{
+    static const char *const NAMES[] = {"zero", "uniform"};
+    json_t *json = json_string("unifrom");
+    struct api_err err = {0};
+    int choice;
+
+    cr_expect(!api_read_choice(json, "/e", NAMES, 2, &choice, &err));
+    cr_expect_str_eq(err.name, "unknown-name");
+    cr_expect(strstr(err.detail, "\"zero\", \"uniform\"") != NULL, "%s", err.detail);
+    cr_expect(strstr(err.detail, "did you mean \"uniform\"?") != NULL, "%s", err.detail);
+    json_string_set(json, "zero");
+    cr_expect(api_read_choice(json, "/e", NAMES, 2, &choice, &err) && choice == 0);
+    json_decref(json);
+}
