@@ -112,8 +112,9 @@ static bool check_gradients(struct attn_auditor *a, struct attn_finding *f)
 
 /* ---- which rows -------------------------------------------------------------------- */
 
-enum { ROWS_MIN = 8, ROWS_MAX = 96, ROWS_EACH = 64, ROWS_SPECIAL = 4 };
-enum { SMALL_PAIRS = 2048 }; /* up to here every row is looked at in any case */
+enum { ROWS_MAX = 64, ROWS_EACH = 128, ROWS_SPECIAL = 4 };
+enum { SMALL_PAIRS = 64 };         /* up to here every row is looked at in any case */
+enum { INJECTED_PAIRS = 1 << 16 }; /* and up to here when a fault is injected */
 
 /* Rows are drawn one for every ROWS_EACH that there are: a row costs the judge's plain
    loops about as much as it costs a request to compute and write two, so this stays below
@@ -125,8 +126,8 @@ static size_t rows_wanted(const struct attn_problem *p, enum attn_audit_level le
 
     if (level == ATTN_AUDIT_FULL || all * p->d.T_kv <= SMALL_PAIRS)
         return all;
-    n = n < ROWS_MIN ? ROWS_MIN : n > ROWS_MAX ? ROWS_MAX : n;
-    return n + ROWS_SPECIAL < all ? n + ROWS_SPECIAL : all;
+    n = (n > ROWS_MAX ? ROWS_MAX : n) + ROWS_SPECIAL;
+    return n < all ? n : all;
 }
 
 static size_t row_number(const struct attn_dims *d, struct attn_audit_row r)
@@ -143,6 +144,16 @@ struct attn_audit_row attn_audit_row(const struct attn_auditor *a, size_t n)
 {
     assert(n < a->row_count);
     return a->all_rows ? row_of(&a->p->d, n) : a->drawn[n];
+}
+
+bool attn_audit_nan_row(const struct attn_auditor *a, struct attn_audit_row r)
+{
+    if (a->p->empty_rows != ATTN_EMPTY_NAN)
+        return false;
+    for (size_t j = 0; j < a->p->d.T_kv; j++)
+        if (attn_judge_allowed(a->p, a->trace, r.b, r.h, r.i, j))
+            return false;
+    return true;
 }
 
 /* The first row without an allowed key, and the first with some forbidden one, as far as
@@ -340,6 +351,7 @@ bool attn_audit_trace(const struct attn_problem *p, const struct attn_plan *plan
                       struct attn_err *err)
 {
     const size_t mark = attn_arena_mark(arena), rows = rows_wanted(p, level);
+    const size_t all = p->d.B * p->d.h * p->d.T_q;
     struct attn_auditor a = {.p = p,
                              .plan = plan,
                              .trace = trace,
@@ -355,12 +367,12 @@ bool attn_audit_trace(const struct attn_problem *p, const struct attn_plan *plan
     *audit = (struct attn_audit){.status = ATTN_NOT_APPLICABLE, .seed = seed};
     if (level == ATTN_AUDIT_OFF)
         return true;
-    a.all_rows = rows == p->d.B * p->d.h * p->d.T_q;
+    a.all_rows = rows == all || (swap && all * p->d.T_kv <= INJECTED_PAIRS);
     done = take_scratch(&a, a.all_rows ? 0 : rows);
     if (done) {
         a.usable = usable_objects(&a);
         if (a.all_rows)
-            a.row_count = rows;
+            a.row_count = all;
         else
             draw_rows(&a, rows);
         audit->rows_looked_at = a.row_count;

@@ -64,6 +64,11 @@ void attn_diff_note(struct attn_diff *diff, enum attn_object object, const size_
 void attn_diff_exact(struct attn_diff *diff, enum attn_object object, const size_t at[4],
                      double got, double want);
 
+/* The one or the other: a judged NaN (value NaN, error 0) wants NaN. */
+void attn_diff_either(struct attn_diff *diff, enum attn_object object, const size_t at[4],
+                      double got, struct attn_judged want);
+/* Is the row NaN because no key is allowed and the request wants such rows so? */
+bool attn_audit_nan_row(const struct attn_auditor *a, struct attn_audit_row r);
 /* Notes the first number of a held object that is not finite, wherever it is: rows drawn
    may have missed where the layer overflowed. */
 void attn_diff_scan(const struct attn_auditor *a, enum attn_object o,

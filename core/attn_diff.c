@@ -55,20 +55,26 @@ void attn_diff_exact(struct attn_diff *diff, enum attn_object object, const size
 
 /* ---- numbers that overflowed ------------------------------------------------------- */
 
-/* The first number of a held object that is not finite, as far as rows drawn may have
-   missed it; t's count when there is none.  A memory scan: the exponent of Infinity and
-   NaN is all ones. */
+void attn_diff_either(struct attn_diff *diff, enum attn_object object, const size_t at[4],
+                      double got, struct attn_judged want)
+{
+    if (isnan(want.value) && want.error == 0.0)
+        attn_diff_exact(diff, object, at, got, want.value);
+    else
+        attn_diff_note(diff, object, at, got, want);
+}
+
+/* The first number of a tensor that is not finite; its count when there is none. */
 static size_t first_not_finite(const struct attn_tensor *t)
 {
-    const size_t n = attn_tensor_count(t);
+    enum { PIECE = 4096 };
+    const struct attn_kernel *kernel = attn_kernel_of(t->dtype);
+    const size_t n = attn_tensor_count(t), bytes = attn_dtype_bytes(t->dtype);
 
-    for (size_t from = 0; from < n; from += 4096) {
-        const size_t end = n - from < 4096 ? n : from + 4096;
-        double poison = 0.0;
+    for (size_t from = 0; from < n; from += PIECE) {
+        const size_t end = n - from < PIECE ? n : from + PIECE;
 
-        for (size_t k = from; k < end; k++)
-            poison += attn_number(t, k) * 0.0;
-        if (poison == 0.0)
+        if (kernel->all_finite(end - from, (const char *)t->p + from * bytes))
             continue;
         for (size_t k = from; k < end; k++)
             if (!isfinite(attn_number(t, k)))

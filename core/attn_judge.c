@@ -40,27 +40,64 @@ static struct attn_judged exactly(double value)
     return (struct attn_judged){.value = value, .error = 0.0};
 }
 
-/* out[c] = x · W[:, col + c] + bias[col + c] for c < n; x is row `row` of X. */
+/* n numbers of a tensor as double: in place, or converted into `room`. */
+static const double *numbers(const struct attn_tensor *t, size_t from, size_t n,
+                             double *room)
+{
+    if (t->dtype == ATTN_F64)
+        return (const double *)t->p + from;
+    for (size_t c = 0; c < n; c++)
+        room[c] = (double)((const float *)t->p)[from + c];
+    return room;
+}
+
+/* out[c] += x t[from + c], and its share of the bound: `size` |t[from + c]|. */
+static void add_row(size_t n, double x, double size, const struct attn_tensor *t,
+                    size_t from, struct attn_judged *out)
+{
+    if (t->dtype == ATTN_F64)
+        for (size_t c = 0; c < n; c++) {
+            const double w = ((const double *)t->p)[from + c];
+
+            out[c].value += x * w;
+            out[c].error += size * fabs(w);
+        }
+    else
+        for (size_t c = 0; c < n; c++) {
+            const double w = (double)((const float *)t->p)[from + c];
+
+            out[c].value += x * w;
+            out[c].error += size * fabs(w);
+        }
+}
+
+/* out[c] = x · W[:, col + c] + bias[col + c] for c < n; x is `width` numbers of X from
+ * `row` on. */
+static void times(const struct attn_tensor *x, size_t row, size_t width,
+                  const struct attn_tensor *w, const struct attn_tensor *bias, size_t col,
+                  size_t n, struct attn_judged *out)
+{
+    const double step = ((double)width + SLACK) * attn_judge_eps(x->dtype);
+
+    for (size_t c = 0; c < n; c++) {
+        const double start = bias->p ? attn_number(bias, col + c) : 0.0;
+
+        out[c] = (struct attn_judged){start, step * fabs(start)};
+    }
+    for (size_t k = 0; k < width; k++) {
+        const double v = attn_number(x, row + k);
+
+        add_row(n, v, step * fabs(v), w, k * w->dim[1] + col, out);
+    }
+}
+
 static void project(const struct attn_problem *p, enum attn_input X, enum attn_input W,
                     enum attn_input bias, size_t row, size_t col, size_t n,
                     struct attn_judged *out)
 {
-    const struct attn_tensor *x = &p->in[X], *w = &p->in[W], *add = &p->in[bias];
-    const size_t width = x->dim[2];
-    const double eps = attn_judge_eps(p->dtype);
+    const size_t width = p->in[X].dim[2];
 
-    for (size_t c = 0; c < n; c++) {
-        double sum = add->p ? attn_number(add, col + c) : 0.0, size = fabs(sum);
-
-        for (size_t k = 0; k < width; k++) {
-            const double term =
-                attn_number(x, row * width + k) * attn_number(w, k * w->dim[1] + col + c);
-
-            sum += term;
-            size += fabs(term);
-        }
-        out[c] = (struct attn_judged){sum, ((double)width + SLACK) * eps * size};
-    }
+    times(&p->in[X], row * width, width, &p->in[W], &p->in[bias], col, n, out);
 }
 
 static void take_row(const struct attn_tensor *t, size_t b, size_t h, size_t i,
@@ -152,19 +189,26 @@ void attn_judge_v(const struct attn_problem *p, size_t b, size_t h_kv, size_t j,
                 b * (p->d.T_kv - past) + j - past, h_kv * p->d.d_v, p->d.d_v, out);
 }
 
-/* q·k with the sum of its terms' sizes: the one loop that a bilinear score needs. */
-static struct attn_judged dot(size_t n, const double *q, const struct attn_tensor *K,
-                              size_t from, double eps)
+/* q·k with the sum of its terms' sizes, four terms at a time: the one loop here that is
+ * hot. */
+static struct attn_judged dot(size_t n, const double *q, const double *k, double eps)
 {
-    double sum = 0.0, size = 0.0;
+    double sum = 0.0, more = 0.0, size = 0.0;
+    size_t c = 0;
 
-    for (size_t c = 0; c < n; c++) {
-        const double term = q[c] * attn_number(K, from + c);
+    for (; c + 4 <= n; c += 4) {
+        const double t0 = q[c] * k[c], t1 = q[c + 1] * k[c + 1];
+        const double t2 = q[c + 2] * k[c + 2], t3 = q[c + 3] * k[c + 3];
 
-        sum += term;
-        size += fabs(term);
+        sum += t0 + t1;
+        more += t2 + t3;
+        size += (fabs(t0) + fabs(t1)) + (fabs(t2) + fabs(t3));
     }
-    return (struct attn_judged){sum, ((double)n + SLACK) * eps * size};
+    for (; c < n; c++) {
+        sum += q[c] * k[c];
+        size += fabs(q[c] * k[c]);
+    }
+    return (struct attn_judged){sum + more, ((double)n + SLACK) * eps * size};
 }
 
 /* v_a · tanh(q + k) and the like: the row's own formula, with a bound from its Lipschitz
@@ -203,7 +247,7 @@ static struct attn_judged raw_of(const struct attn_problem *p, const struct attn
     const size_t from = attn_place4(K, b, attn_kv_head(&p->d, h), j);
 
     if (p->score->bilinear)
-        return dot(p->d.d_k, q, K, from, attn_judge_eps(p->dtype));
+        return dot(p->d.d_k, q, numbers(K, from, p->d.d_k, k), attn_judge_eps(p->dtype));
     return pair_score(p, q, k, K, from);
 }
 
@@ -342,33 +386,17 @@ void attn_judge_mix(const struct attn_problem *p, const struct attn_trace *t, si
     for (size_t c = 0; c < p->d.d_v; c++)
         out[c] = exactly(0.0);
     for (size_t j = 0; j < n; j++)
-        for (size_t c = 0; c < p->d.d_v && a[j].value != 0.0; c++) {
-            const double v = attn_number(V, from + j * p->d.d_v + c);
-
-            out[c].value += a[j].value * v;
-            out[c].error +=
-                ((double)n + SLACK) * eps * fabs(a[j].value * v) + a[j].error * fabs(v);
-        }
+        if (a[j].value != 0.0)
+            add_row(p->d.d_v, a[j].value,
+                    ((double)n + SLACK) * eps * fabs(a[j].value) + a[j].error, V,
+                    from + j * p->d.d_v, out);
 }
 
 void attn_judge_output(const struct attn_problem *p, const struct attn_trace *t, size_t b,
                        size_t i, struct attn_judged *out)
 {
-    const struct attn_tensor *H = &t->t[ATTN_H], *W = &p->in[ATTN_IN_W_O];
-    const struct attn_tensor *add = &p->in[ATTN_IN_B_O];
-    const double eps = attn_judge_eps(p->dtype);
-    const size_t width = H->dim[2], from = attn_place3(H, b, i);
+    const struct attn_tensor *H = &t->t[ATTN_H];
 
-    for (size_t c = 0; c < p->d.d_model; c++) {
-        double sum = add->p ? attn_number(add, c) : 0.0, size = fabs(sum);
-
-        for (size_t k = 0; k < width; k++) {
-            const double term =
-                attn_number(H, from + k) * attn_number(W, k * W->dim[1] + c);
-
-            sum += term;
-            size += fabs(term);
-        }
-        out[c] = (struct attn_judged){sum, ((double)width + SLACK) * eps * size};
-    }
+    times(H, attn_place3(H, b, i), H->dim[2], &p->in[ATTN_IN_W_O], &p->in[ATTN_IN_B_O], 0,
+          p->d.d_model, out);
 }

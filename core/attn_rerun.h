@@ -1,10 +1,10 @@
 /*
- * attn_audit_rerun.h - running the judged layer again, for checks 9 to 13.
- * Not here: what is changed before it runs again (attn_audit_rerun.c,
- * attn_audit_paths.c). Start reading at attn_rerun.
+ * attn_rerun.h - running the judged layer again, for checks 9 to 13.
+ * Not here: what is changed before it runs again (attn_audit_*.c). Start reading at
+ * attn_rerun.
  */
-#ifndef ATTN_AUDIT_RERUN_H
-#define ATTN_AUDIT_RERUN_H
+#ifndef ATTN_RERUN_H
+#define ATTN_RERUN_H
 
 #include "core/attn_audit.h"
 
@@ -27,5 +27,21 @@ void attn_rerun_compare(const struct attn_auditor *a, const struct attn_trace *a
                         struct attn_diff *diff);
 /* Gives the tensor a copy of its numbers in the arena; an absent one stays absent. */
 bool attn_rerun_copy(const struct attn_auditor *a, struct attn_tensor *t);
+
+/* Other numbers, between -2 and 2, in the place of n numbers. */
+void attn_rerun_disturb(struct attn_auditor *a, struct attn_tensor *t, size_t from,
+                        size_t n);
+
+/* The problem from the trace's own Q, K and V on: RoPE has been applied, cached rows are
+   among the keys.  Nothing is copied. */
+void attn_rerun_projected(const struct attn_auditor *a, struct attn_problem *p);
+/* The audited swap without the stages that are done when Q, K and V are there; in *room.
+ */
+const struct attn_swap *attn_rerun_later(const struct attn_auditor *a,
+                                         struct attn_swap *room);
+/* The other path's plan for the output alone; false when a dense run would take too much
+ * memory. */
+bool attn_rerun_other_path(const struct attn_problem *p, const struct attn_plan *plan,
+                           struct attn_plan *other);
 
 #endif

@@ -1,192 +1,14 @@
 /*
- * attn_audit_rerun.c - checks 9 to 11: the layer runs again on changed inputs, and rows
- * that must not notice are compared bit by bit. Not here: poisoned values and the other
- * path (attn_audit_paths.c), judging by own loops. Start reading at attn_check_prefix.
+ * attn_audit_tokens.c - checks 10 and 11: tokens that a row may not read are changed, and
+ * the row must not notice. Not here: keys that no row may read (attn_audit_poison.c).
+ * Start reading at attn_check_prefix.
  */
-#include "core/attn_audit_rerun.h"
+#include "core/attn_rerun.h"
 
-#include <assert.h>
 #include <string.h>
 
 enum { CUTS_MAX = 32 }; /* reruns of one item in a full audit */
-
-/* ---- running again ----------------------------------------------------------------- */
-
-enum attn_object attn_rerun_output(const struct attn_auditor *a)
-{
-    return attn_audit_has(a, ATTN_Y) ? ATTN_Y : ATTN_H;
-}
-
-bool attn_rerun_possible(const struct attn_auditor *a, struct attn_finding *f)
-{
-    f->object = attn_rerun_output(a);
-    if (attn_audit_has(a, f->object) && (!a->p->form.has_output || f->object == ATTN_Y))
-        return true;
-    attn_finding_skip(f, "Neither Y nor H is held in its right shape.");
-    return false;
-}
-
-/* What a rerun must hold: its output; everything when a replaced stage may read
- * everything. */
-static uint32_t wanted(const struct attn_auditor *a)
-{
-    const uint32_t inputs = ATTN_BIT(ATTN_X) | ATTN_BIT(ATTN_X_KV);
-
-    return a->swap ? a->plan->held & ~inputs : ATTN_BIT(attn_rerun_output(a));
-}
-
-bool attn_rerun(const struct attn_auditor *a, const struct attn_problem *p,
-                enum attn_path path, struct attn_rows rows, const struct attn_swap *swap,
-                struct attn_trace *trace)
-{
-    const struct attn_rows all = {0, p->d.B, 0, p->d.T_q};
-    const uint32_t want =
-        path == a->plan->path ? wanted(a) : ATTN_BIT(attn_rerun_output(a));
-    struct attn_plan plan;
-
-    return attn_plan(p, want, path, SIZE_MAX, &plan, a->err) &&
-           attn_run_rows(p, &plan, swap ? all : rows, a->arena, a->exec, swap, trace,
-                         a->err);
-}
-
-/* A block of rows of one item, or all its rows: a full audit, or a swap that works on the
- * whole. */
-struct attn_rows attn_rerun_block(struct attn_auditor *a, size_t b, size_t i)
-{
-    const size_t T = a->p->d.T_q, from = i / ATTN_ROW_BLOCK * ATTN_ROW_BLOCK;
-
-    if (a->full || a->swap)
-        return (struct attn_rows){b, b + 1, 0, T};
-    return (struct attn_rows){b, b + 1, from,
-                              from + ATTN_ROW_BLOCK < T ? from + ATTN_ROW_BLOCK : T};
-}
-
-void attn_rerun_compare(const struct attn_auditor *a, const struct attn_trace *again,
-                        size_t b_again, struct attn_rows rows, const uint8_t *compared,
-                        struct attn_diff *diff)
-{
-    const enum attn_object o = attn_rerun_output(a);
-    const struct attn_tensor *was = &a->trace->t[o], *is = &again->t[o];
-
-    for (size_t i = rows.i0; i < rows.i1; i++) {
-        const size_t from = attn_place3(was, rows.b0, i),
-                     from_again = attn_place3(is, b_again, i);
-
-        if (compared && !compared[i])
-            continue;
-        diff->rows++;
-        for (size_t c = 0; c < was->dim[2]; c++)
-            attn_diff_exact(diff, o, (const size_t[4]){rows.b0, i, c, SIZE_MAX},
-                            attn_number(is, from_again + c), attn_number(was, from + c));
-    }
-}
-
-bool attn_rerun_copy(const struct attn_auditor *a, struct attn_tensor *t)
-{
-    const size_t bytes = attn_tensor_count(t) * attn_dtype_bytes(t->dtype);
-    void *copy;
-
-    if (!t->p)
-        return true;
-    copy = attn_arena_take(a->arena, bytes);
-    if (!copy)
-        return attn_fail(a->err, ATTN_E_MEMORY, "audit", NULL, a->arena->size,
-                         a->arena->used);
-    memcpy(copy, t->p, bytes);
-    t->p = copy;
-    return true;
-}
-
-/* Other numbers, between -2 and 2, in the place of n numbers. */
-static void disturb(struct attn_auditor *a, struct attn_tensor *t, size_t from, size_t n)
-{
-    for (size_t k = from; k < from + n; k++) {
-        const double x = (double)(attn_random_u64(&a->random) >> 11) * 0x1p-51 - 2.0;
-
-        if (t->dtype == ATTN_F64)
-            ((double *)t->p)[k] = x;
-        else
-            ((float *)t->p)[k] = (float)x;
-    }
-}
-
-/* ---- 9: other items ---------------------------------------------------------------- */
-
-static bool item_alone(struct attn_auditor *a, struct attn_rows rows,
-                       struct attn_diff *diff)
-{
-    struct attn_problem item;
-    struct attn_trace again;
-
-    attn_problem_item(a->p, rows.b0, &item);
-    if (!attn_rerun(a, &item, a->plan->path, (struct attn_rows){0, 1, rows.i0, rows.i1},
-                    a->swap, &again))
-        return false;
-    attn_rerun_compare(a, &again, 0, rows, NULL, diff);
-    return true;
-}
-
-static bool others_changed(struct attn_auditor *a, struct attn_rows rows,
-                           struct attn_diff *diff)
-{
-    static const enum attn_input inputs[] = {ATTN_IN_X,     ATTN_IN_X_KV, ATTN_IN_Q,
-                                             ATTN_IN_K,     ATTN_IN_V,    ATTN_IN_PAST_K,
-                                             ATTN_IN_PAST_V};
-    struct attn_problem changed = *a->p;
-    struct attn_trace again;
-
-    for (size_t n = 0; n < ATTN_COUNT(inputs); n++) {
-        struct attn_tensor *t = &changed.in[inputs[n]];
-        const size_t item = t->p ? attn_tensor_count(t) / t->dim[0] : 0;
-
-        if (!attn_rerun_copy(a, t))
-            return false;
-        disturb(a, t, 0, rows.b0 * item);
-        disturb(a, t, rows.b1 * item, t->p ? attn_tensor_count(t) - rows.b1 * item : 0);
-    }
-    if (!attn_rerun(a, &changed, a->plan->path, rows, a->swap, &again))
-        return false;
-    attn_rerun_compare(a, &again, rows.b0, rows, NULL, diff);
-    return true;
-}
-
-bool attn_check_batch(struct attn_auditor *a, struct attn_finding *f)
-{
-    static const struct attn_words words = {
-        "An item run alone, and run beside other items with other numbers, gives the "
-        "same bits.",
-        "{7} of {8} items run again: {0} rows, {1} numbers, every bit the same.",
-        "{4} in the batch, {5} when run again, at the first number that differs.",
-        "Items share weights and nothing else.",
-    };
-    const size_t B = a->p->d.B, mark = attn_arena_mark(a->arena);
-    const size_t first = a->full ? 0 : attn_random_below(&a->random, B),
-                 end = a->full ? B : first + 1;
-    struct attn_diff diff = {0};
-    bool done = true;
-
-    if (!attn_rerun_possible(a, f))
-        return true;
-    if (B == 1) {
-        attn_finding_skip(f, "There is one item only: no other that it could mix with.");
-        return true;
-    }
-    for (size_t b = first; done && b < end; b++) {
-        const struct attn_rows rows =
-            attn_rerun_block(a, b, attn_random_below(&a->random, a->p->d.T_q));
-
-        done = item_alone(a, rows, &diff);
-        attn_arena_release(a->arena, mark);
-        done = done && others_changed(a, rows, &diff);
-        attn_arena_release(a->arena, mark);
-    }
-    attn_finding_set(f, &diff, &words);
-    f->fact[7] = (double)(end - first);
-    f->fact[8] = (double)B;
-    return done;
-}
-
-/* ---- tokens that rows may not read ------------------------------------------------- */
+enum { LONG = 512 };    /* queries from which on a rerun leaves the projections out */
 
 struct unread {        /* of one item */
     uint8_t *key;      /* [T_kv] 1: to be changed */
@@ -215,7 +37,16 @@ static void disturb_rows(struct attn_auditor *a, struct attn_tensor *t, size_t b
     for (size_t h = 0; h < heads; h++)
         for (size_t n = 0; n < T; n++)
             if (flag[n])
-                disturb(a, t, ((b * heads + h) * T + n) * width, width);
+                attn_rerun_disturb(a, t, ((b * heads + h) * T + n) * width, width);
+}
+
+/* What is run again: the whole layer on other tokens; in a sampled audit of a long
+   sequence from Q, K and V on, so that projecting all tokens once more does not cost more
+   than the rows looked at. */
+static bool starts_at_keys(const struct attn_auditor *a)
+{
+    return !a->full && !a->swap && a->p->d.T_q >= LONG && attn_audit_has(a, ATTN_Q) &&
+           attn_audit_has(a, ATTN_K) && attn_audit_has(a, ATTN_V);
 }
 
 /* The problem with the unread keys of item b changed: the tokens themselves in
@@ -226,10 +57,14 @@ static bool change_unread(struct attn_auditor *a, size_t b, struct unread *u,
     static const enum attn_input fresh[] = {ATTN_IN_X, ATTN_IN_X_KV, ATTN_IN_K,
                                             ATTN_IN_V};
     static const enum attn_input cached[] = {ATTN_IN_PAST_K, ATTN_IN_PAST_V};
-    const size_t past = a->p->d.T_past;
-    const bool self = a->p->form.source == ATTN_SELF;
+    size_t past;
+    bool self;
 
     *changed = *a->p;
+    if (starts_at_keys(a))
+        attn_rerun_projected(a, changed);
+    past = changed->d.T_past;
+    self = changed->form.source == ATTN_SELF;
     for (size_t t = 0; self && t < a->p->d.T_q; t++)
         u->key[past + t] = u->key[past + t] && !u->compared[t];
     for (size_t j = 0; j < a->p->d.T_kv; j++)
