@@ -23,7 +23,6 @@ cleanup() {
 install_tools() {
     for tool in buildah podman runc mmdebstrap curl; do
         command -v "$tool" >/dev/null && continue
-        export DEBIAN_FRONTEND=noninteractive
         apt-get update -qq
         apt-get install -y -qq --no-install-recommends buildah podman runc mmdebstrap curl \
             catatonit >/dev/null
@@ -31,11 +30,18 @@ install_tools() {
     done
 }
 
+# The hard limit of this process, or $2 where that is less.
+hard_limit() {
+    own=$(prlimit "--$1" --noheadings --raw --output HARD)
+    [ "$own" = unlimited ] || [ "$own" -gt "$2" ] && own=$2
+    echo "$own"
+}
+
 # Storage and runtime of this run alone: runc, because crun needs one kind of cgroup; cgroupfs,
 # because there may be no systemd; limits no higher than ours, because raising them is refused.
 configure() {
-    hard=$(ulimit -H -n)
-    [ "$hard" = unlimited ] && hard=65536
+    files=$(hard_limit nofile 20000)
+    tasks=$(hard_limit nproc 4096)
     cat > "$dir/storage.conf" <<CONF
 [storage]
 driver = "${DRIVER:-overlay}"
@@ -44,7 +50,7 @@ runroot = "$dir/run"
 CONF
     cat > "$dir/containers.conf" <<CONF
 [containers]
-default_ulimits = ["nofile=$hard:$hard"]
+default_ulimits = ["nofile=$files:$files", "nproc=$tasks:$tasks"]
 [engine]
 cgroup_manager = "cgroupfs"
 events_logger = "none"
@@ -76,7 +82,7 @@ build_image() {
 }
 
 start() {
-    podman run --detach --name "$name" --restart on-failure:3 --network host --read-only \
+    podman run --quiet --detach --name "$name" --restart on-failure:3 --network host --read-only \
         --tmpfs /tmp --cap-drop all --security-opt no-new-privileges --memory 256m \
         --pids-limit 64 --env ATTENTIOND_HOST=127.0.0.1 --env ATTENTIOND_PORT="$port" "$image" \
         > "$dir/id" 2> "$dir/run.log" || { cat "$dir/run.log"; exit 1; }
@@ -101,19 +107,34 @@ check_examples() {
     say "$count examples answered 200"
 }
 
-# Many large requests at once must be answered or refused within the memory, never killed.
-check_memory() {
-    head -c 8000000 /dev/zero | tr '\0' ' ' > "$dir/large"
-    printf '{}' >> "$dir/large"
+# Sends the file $2 times at once; prints how many answers had which status.
+at_once() {
+    : > "$dir/codes"
     clients=
-    for _ in $(seq 24); do
+    for _ in $(seq "$2"); do
         curl -s -o /dev/null -w '%{http_code}\n' -H 'Content-Type: application/json' -H 'Expect:' \
-            --data-binary "@$dir/large" "$url/v1/attention" >> "$dir/codes" &
+            --data-binary "@$1" "$url/v1/attention" >> "$dir/codes" &
         clients="$clients $!"
     done
     for client in $clients; do wait "$client" || true; done
-    [ "$(podman inspect "$name" --format '{{.State.Status}}')" = running ] || fail "died of load"
-    say "24 bodies of 8 MB at once: $(sort "$dir/codes" | uniq -c | tr -s ' \n' ' ')"
+    sort "$dir/codes" | uniq -c | awk '{printf "%s%d x %s", (NR > 1 ? ", " : ""), $1, $2}'
+}
+
+# Large bodies and large answers at once are answered or refused, and the process lives.
+check_memory() {
+    { head -c 8000000 /dev/zero | tr '\0' ' '; echo '{}'; } > "$dir/body"
+    square='{"init":"normal","seed":1,"shape":[64,64]}'
+    cat > "$dir/answer-large" <<JSON
+{"shapes":{"T":400,"d_model":64,"d_k":64,"d_v":64},"inputs":{"X":{"init":"normal","seed":2}},
+ "weights":{"W_Q":$square,"W_K":$square,"W_V":$square,"W_O":$square},"return":["S","M","A"]}
+JSON
+    say "24 bodies of 8 MB at once: $(at_once "$dir/body" 24)"
+    say "24 answers of 8 MB at once: $(at_once "$dir/answer-large" 24)"
+    podman exec "$name" true || fail "died of load"
+    [ "$(podman inspect "$name" --format '{{.RestartCount}}')" = 0 ] || fail "restarted under load"
+    peak=$(podman exec "$name" sh -c 'cat /sys/fs/cgroup/memory.peak \
+        /sys/fs/cgroup/memory/memory.max_usage_in_bytes 2>/dev/null' || true)
+    say "memory at most ${peak:+$((peak >> 20)) MiB of }256 MiB"
 }
 
 check_kill() {
@@ -131,6 +152,7 @@ check_stop() {
     say "SIGTERM: exit code 0"
 }
 
+export DEBIAN_FRONTEND=noninteractive
 trap cleanup EXIT
 install_tools
 configure
