@@ -39,34 +39,53 @@ static size_t number_begin(const char *body, size_t at)
     return at;
 }
 
-/* The grammar is right by now: what remains is what jansson refuses beyond it. */
+/* The grammar is right by now, so this is all that jansson can still refuse; whatever else
+   it reports is memory that ran out, which it does not always call by that name. */
+static const struct refusal_row {
+    enum json_error_code code;
+    const char *begins; /* how its text begins */
+    const char *name, *what;
+} REFUSALS[] = {
+    {json_error_duplicate_key, "", "duplicate-key",
+     "this name stands twice in one object"},
+    {json_error_numeric_overflow, "", "number-out-of-range",
+     "this number is too large to be held"},
+    {json_error_null_character, "", "not-json",
+     "names and texts with \\u0000 are not taken"},
+    {json_error_null_byte_in_key, "", "not-json",
+     "names and texts with \\u0000 are not taken"},
+    {json_error_invalid_syntax, "invalid Unicode", "not-json",
+     "this text is not valid Unicode"},
+};
+
+static const struct refusal_row *refusal_of(const json_error_t *e)
+{
+    for (size_t n = 0; n < API_COUNT(REFUSALS); n++)
+        if (json_error_code(e) == REFUSALS[n].code &&
+            strncmp(e->text, REFUSALS[n].begins, strlen(REFUSALS[n].begins)) == 0)
+            return &REFUSALS[n];
+    return NULL;
+}
+
+static bool fail_memory(struct api_err *err)
+{
+    return api_fail(err, "out-of-memory", NULL, "No memory is free to read the body.");
+}
+
 static bool fail_tree(struct api_ctx *ctx, size_t spans, const char *body, size_t len,
                       const json_error_t *e, struct api_err *err)
 {
+    const struct refusal_row *row = refusal_of(e);
     size_t at =
         original_place(ctx, spans, body, e->position > 0 ? (size_t)e->position : 0);
     char pointer[API_POINTER_MAX];
 
-    if (json_error_code(e) == json_error_out_of_memory)
-        return api_fail(err, "out-of-memory", NULL, "No memory to read the body.");
-    if (json_error_code(e) == json_error_numeric_overflow)
+    if (row == NULL)
+        return fail_memory(err);
+    if (row->code == json_error_numeric_overflow)
         at = number_begin(body, at);
     api_lift_pointer(ctx, body, len, at, pointer);
-    switch (json_error_code(e)) {
-    case json_error_duplicate_key:
-        return api_fail_at(err, "duplicate-key", pointer, body, at,
-                           "this name stands twice in one object");
-    case json_error_numeric_overflow:
-        return api_fail_at(err, "number-out-of-range", pointer, body, at,
-                           "this number is too large to be held");
-    case json_error_null_character:
-    case json_error_null_byte_in_key:
-        return api_fail_at(err, "not-json", pointer, body, at,
-                           "names and texts with \\u0000 are not taken");
-    default:
-        return api_fail_at(err, "not-json", pointer, body, at,
-                           "this text is not valid Unicode");
-    }
+    return api_fail_at(err, row->name, pointer, body, at, row->what);
 }
 
 bool api_doc_open(struct api_ctx *ctx, const char *body, size_t len, struct api_doc *doc,
@@ -127,12 +146,10 @@ json_t *api_doc_tree(const struct api_doc *doc, const json_t *node, const char *
     tree = json_loadb(span->begin, (size_t)(span->end - span->begin), 0, &e);
     if (tree != NULL)
         return tree;
-    if (json_error_code(&e) == json_error_out_of_memory)
-        api_fail(err, "out-of-memory", NULL, "No memory to read the body.");
-    else if (json_error_code(&e) == json_error_numeric_overflow)
-        api_fail(err, "number-out-of-range", pointer,
-                 "A number is too large to be held.");
+    if (refusal_of(&e) != NULL)
+        api_fail(err, refusal_of(&e)->name, pointer, "In this list: %s.",
+                 refusal_of(&e)->what);
     else
-        api_fail(err, "not-json", pointer, "The list cannot be read: %s.", e.text);
+        fail_memory(err);
     return NULL;
 }

@@ -3,6 +3,7 @@
 #include "api/api_private.h"
 
 #include <criterion/criterion.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const struct api_limits LIMITS = {.memory_max_bytes = 1 << 20};
@@ -74,4 +75,38 @@ Test(api_doc, duplicates_in_different_objects_are_fine)
 {
     cr_assert(open_doc("{\"a\":{\"x\":1},\"b\":{\"x\":1},\"c\":[{\"x\":1},{\"x\":1}]}"));
     api_doc_close(&doc);
+}
+
+/* ---- memory ---- */
+
+static size_t allocations_left;
+
+static void *scarce_malloc(size_t size)
+{
+    if (allocations_left == 0)
+        return NULL;
+    allocations_left--;
+    return malloc(size);
+}
+
+/* Whichever allocation of jansson fails, it is our memory that is out, not the body wrong. */
+Test(api_doc, no_memory_is_no_fault_of_the_body)
+{
+    static const char BODY[] =
+        "{\"inputs\":{\"X\":[[1,2]],\"text\":\"a longer text\"},\"n\":1.5,"
+        "\"list\":[{\"a\":1,\"b\":2},{\"c\":null}]}";
+    size_t n = 0;
+    bool taken = false;
+
+    json_set_alloc_funcs(scarce_malloc, free);
+    for (; !taken && n < 1000; n++) {
+        allocations_left = n;
+        taken = open_doc(BODY);
+        if (taken)
+            api_doc_close(&doc);
+        else
+            cr_expect(strcmp(err.name, "out-of-memory") == 0, "after %zu: %s %s", n,
+                      err.name, err.detail);
+    }
+    cr_expect(taken && n > 10, "%zu allocations", n);
 }
