@@ -136,6 +136,31 @@ static double start_twice(const struct attn_problem *p, size_t b, size_t i)
     return attn_rope_position_q(p, b, i) + attn_rope_position_q(p, b, 0);
 }
 
+/* A new token's key goes wrong with its query: the last T_q keys are those of the
+ * queries. */
+static double with_query(const struct attn_problem *p, size_t b, size_t j,
+                         double (*wrong)(const struct attn_problem *, size_t, size_t))
+{
+    const size_t first = p->d.T_kv - p->d.T_q;
+
+    return j < first ? attn_rope_position_k(p, b, j) : wrong(p, b, j - first);
+}
+
+static double key_from_zero(const struct attn_problem *p, size_t b, size_t j)
+{
+    return with_query(p, b, j, from_zero);
+}
+
+static double key_too_far(const struct attn_problem *p, size_t b, size_t j)
+{
+    return with_query(p, b, j, one_too_far);
+}
+
+static double key_start_twice(const struct attn_problem *p, size_t b, size_t j)
+{
+    return with_query(p, b, j, start_twice);
+}
+
 static double slot_of_query(const struct attn_problem *p, size_t b, size_t i)
 {
     (void)b;
@@ -199,10 +224,11 @@ static bool positions_reset(const struct attn_problem *p)
 static const struct turn OTHER_PAIRS = {pairs_can_differ, THE_OTHER, NULL, NULL};
 static const struct turn MIXED_LAYOUT = {pairs_can_differ, MIXED, NULL, NULL};
 static const struct turn UNTURNED_KEY = {keys_are_turned, NOT_AT_ALL, NULL, NULL};
-static const struct turn FROM_ZERO = {not_from_zero, AS_ASKED, from_zero, NULL};
-static const struct turn ONE_TOO_FAR = {more_keys, AS_ASKED, one_too_far, NULL};
+static const struct turn FROM_ZERO = {not_from_zero, AS_ASKED, from_zero, key_from_zero};
+static const struct turn ONE_TOO_FAR = {more_keys, AS_ASKED, one_too_far, key_too_far};
 static const struct turn CACHE_WIDTH = {more_keys, AS_ASKED, by_cache_width, NULL};
-static const struct turn START_TWICE = {later_chunk, AS_ASKED, start_twice, NULL};
+static const struct turn START_TWICE = {later_chunk, AS_ASKED, start_twice,
+                                        key_start_twice};
 static const struct turn NOT_RESET = {positions_reset, AS_ASKED, slot_of_query,
                                       slot_of_key};
 
@@ -243,7 +269,8 @@ static const struct attn_fault_row ROWS[] = {
      "Start positions of new tokens at the length of the cache.",
      "RoPE, fewer queries than keys, and queries that do not stand at 0, 1, 2, ….",
      fits,
-     {{[ATTN_STAGE_POSITION_Q] = wrong_q}, &FROM_ZERO}},
+     {{[ATTN_STAGE_POSITION_Q] = wrong_q, [ATTN_STAGE_POSITION_K] = wrong_k},
+      &FROM_ZERO}},
     {"decode_position_off_by_one",
      "Q",
      "qkv_rows",
@@ -252,7 +279,8 @@ static const struct attn_fault_row ROWS[] = {
      "Take the length of the cache before the new token is appended.",
      "RoPE and fewer queries than keys.",
      fits,
-     {{[ATTN_STAGE_POSITION_Q] = wrong_q}, &ONE_TOO_FAR}},
+     {{[ATTN_STAGE_POSITION_Q] = wrong_q, [ATTN_STAGE_POSITION_K] = wrong_k},
+      &ONE_TOO_FAR}},
     {"decode_query_position_only",
      "Q",
      "qkv_rows",
@@ -270,7 +298,8 @@ static const struct attn_fault_row ROWS[] = {
      "Add the offset either to the positions or inside the rotation, not in both.",
      "RoPE, and a chunk of several queries that does not start at position 0.",
      fits,
-     {{[ATTN_STAGE_POSITION_Q] = wrong_q}, &START_TWICE}},
+     {{[ATTN_STAGE_POSITION_Q] = wrong_q, [ATTN_STAGE_POSITION_K] = wrong_k},
+      &START_TWICE}},
     {"packed_positions_not_reset",
      "Q",
      "qkv_rows",

@@ -20,6 +20,7 @@ struct score {
     struct place (*query)(const struct attn_problem *p, struct attn_cell x);
     struct place (*key)(const struct attn_problem *p, struct attn_cell x);
     struct place (*joined)(struct attn_cell x); /* b, head, row */
+    bool heads_joined; /* H_heads has the same order as the joined H */
 };
 
 /* ---- the wrong stages -------------------------------------------------------------- */
@@ -88,6 +89,7 @@ static bool wrong_mix(const struct attn_run_ctx *run, struct attn_piece piece,
          x.j++) {
         const struct place to =
             fault->joined ? fault->joined(x) : (struct place){x.b, x.h, x.i};
+        const struct place at = fault->heads_joined ? to : (struct place){x.b, x.h, x.i};
         double sum = 0.0;
 
         for (size_t j = 0; j < p->d.T_kv; j++) {
@@ -96,7 +98,7 @@ static bool wrong_mix(const struct attn_run_ctx *run, struct attn_piece piece,
             sum += attn_at4(A, x.b, x.h, x.i, j) * attn_at4(V, v.b, v.h, v.i, x.j);
         }
         if (heads->p && heads->p != H->p)
-            attn_put4(heads, x.b, x.h, x.i, x.j, sum);
+            attn_put4(heads, at.b, at.h, at.i, x.j, sum);
         attn_put(H, attn_place3(H, to.b, to.i) + to.h * d_v + x.j, sum);
     }
     return true;
@@ -256,21 +258,24 @@ static bool factor_differs(const struct attn_problem *p, const void *param)
 
 /* ---- the rows ---------------------------------------------------------------------- */
 
-static const struct score NO_SCALE = {scaled, no_scale, false, NULL, NULL, NULL};
-static const struct score TWICE = {scaled, scale_squared, false, NULL, NULL, NULL};
-static const struct score NO_ROOT = {scaled, over_d_k, false, NULL, NULL, NULL};
-static const struct score D_MODEL = {
-    scaled_with_model, over_root_d_model, false, NULL, NULL, NULL};
-static const struct score VALUE_WIDTH = {scaled, over_root_values, false, NULL, NULL,
-                                         NULL};
-static const struct score INVERTED = {scaled, inverted, false, NULL, NULL, NULL};
-static const struct score NO_CAP = {has_cap, NULL, true, NULL, NULL, NULL};
-static const struct score TRANSPOSED = {square, NULL, false, query_is_j, key_is_i, NULL};
-static const struct score TILED = {grouped, NULL, false, NULL, tiled_head, NULL};
-static const struct score HEADS = {heads_are_tokens, NULL,     false,
-                                   head_meets,       head_met, token_row};
-static const struct score ITEMS = {items_are_tokens, NULL,     false,
-                                   item_meets,       item_met, item_row};
+static const struct score NO_SCALE = {.fits = scaled, .factor = no_scale};
+static const struct score TWICE = {.fits = scaled, .factor = scale_squared};
+static const struct score NO_ROOT = {.fits = scaled, .factor = over_d_k};
+static const struct score D_MODEL = {.fits = scaled_with_model,
+                                     .factor = over_root_d_model};
+static const struct score VALUE_WIDTH = {.fits = scaled, .factor = over_root_values};
+static const struct score INVERTED = {.fits = scaled, .factor = inverted};
+static const struct score NO_CAP = {.fits = has_cap, .no_cap = true};
+static const struct score TRANSPOSED = {
+    .fits = square, .query = query_is_j, .key = key_is_i};
+static const struct score TILED = {.fits = grouped, .key = tiled_head};
+static const struct score HEADS = {.fits = heads_are_tokens,
+                                   .query = head_meets,
+                                   .key = head_met,
+                                   .joined = token_row,
+                                   .heads_joined = true};
+static const struct score ITEMS = {
+    .fits = items_are_tokens, .query = item_meets, .key = item_met, .joined = item_row};
 
 #define SCORE_ONLY [ATTN_STAGE_SCORE] = wrong_score
 #define CAUGHT     "S", "score_shape_and_scale"
