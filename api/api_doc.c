@@ -39,8 +39,8 @@ static size_t number_begin(const char *body, size_t at)
     return at;
 }
 
-/* The grammar is right by now, so this is all that jansson can still refuse; whatever else
-   it reports is memory that ran out, which it does not always call by that name. */
+/* The grammar is right by now, so this is all that jansson can still refuse; whatever
+   else it reports is memory that ran out, which it does not always call by that name. */
 static const struct refusal_row {
     enum json_error_code code;
     const char *begins; /* how its text begins */

@@ -29,7 +29,7 @@ struct scan {
     const char *copied; /* up to here the body is in the reduced text */
     enum state state;
     struct frame frame[DEPTH_MAX];
-    size_t count[DEPTH_MAX]; /* by depth: values finished in it */
+    size_t count[DEPTH_MAX];     /* by depth: values finished in it */
     const char *kept[DEPTH_MAX]; /* by depth: where an array begins that is kept */
     unsigned depth;
     unsigned base;          /* depth of the array being lifted; NO_LIFT = none */

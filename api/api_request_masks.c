@@ -59,7 +59,7 @@ static bool read_param(struct api_reading *rd, struct attn_mask *m, const json_t
 }
 
 /* Of every group exactly one is given; a rule without groups has at least one parameter.
-   */
+ */
 static bool check_complete(const struct attn_mask_row *row, const json_t *object,
                            const char *pointer, struct api_err *err)
 {

@@ -89,7 +89,7 @@ static void *scarce_malloc(size_t size)
     return malloc(size);
 }
 
-/* Whichever allocation of jansson fails, it is our memory that is out, not the body wrong. */
+/* Whichever allocation fails, it is our memory that is out, not the body wrong. */
 Test(api_doc, no_memory_is_no_fault_of_the_body)
 {
     static const char BODY[] =

@@ -1,5 +1,5 @@
 /* test_api_field.c - objects by tables, pointers, near names, whole numbers and choices.
-   */
+ */
 #include "api/api_private.h"
 
 #include <criterion/criterion.h>

@@ -1,5 +1,5 @@
 /*
- * fuzz_lift.c - libFuzzer target: the scanner against jansson reading the same bytes whole.
+ * fuzz_lift.c - libFuzzer target: the scanner against jansson reading the same bytes.
  * Not here: what fields mean (fuzz_request.c).
  * Start reading at LLVMFuzzerTestOneInput.
  */
@@ -44,7 +44,7 @@ static json_t *restored(const struct api_doc *doc, const json_t *node)
     return copy;
 }
 
-/* What jansson takes, we take, unless it is too deep or too much; and we see the same tree. */
+/* What jansson takes, we take, unless it is too deep or too much: the same tree. */
 static void compare(const struct api_doc *doc, const struct api_err *err,
                     const json_t *whole, const json_error_t *e)
 {

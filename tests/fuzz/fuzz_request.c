@@ -1,5 +1,5 @@
 /*
- * fuzz_request.c - libFuzzer target: any bytes as a problem; every refusal is a valid answer.
+ * fuzz_request.c - libFuzzer target: any bytes as a problem; refusals are valid answers.
  * Not here: the scanner against another reader (fuzz_lift.c).
  * Start reading at LLVMFuzzerTestOneInput.
  */
@@ -38,7 +38,7 @@ static void check_refusal(const struct api_err *err)
     api_buffer_free(&out);
 }
 
-/* What was accepted is within the limits, and holds only finite inputs of the stated shapes. */
+/* What was accepted is within the limits and holds only finite inputs. */
 static void check_problem(const struct api_request *r, const struct attn_arena *arena)
 {
     for (int k = 0; k < ATTN_INPUT_COUNT; k++) {
