@@ -37,8 +37,7 @@ void *api_take(struct api_reading *rd, size_t bytes, const char *pointer,
    dtype. */
 void *api_take_tensor(struct api_reading *rd, const struct api_tensor_in *in,
                       enum attn_dtype dtype, enum api_finite finite, struct api_err *err);
-/* wrong-rank or wrong-shape unless `in` has this shape; gives it to an init without one.
- */
+/* wrong-rank or wrong-shape unless `in` has this shape; an init without one gets it. */
 bool api_expect_shape(struct api_tensor_in *in, const char *object, unsigned rank,
                       const size_t *dim, struct api_err *err);
 

@@ -193,8 +193,7 @@ static const struct api_field_row EDIT[] = {
 
 /* ---- one change ---- */
 
-/* A field is there exactly when the target or the change needs it; a seed left out is 0.
- */
+/* A field is there exactly when target or change needs it; a seed left out is 0. */
 static bool check_fields(const struct edit_fields *f, const char *pointer,
                          struct api_err *err)
 {

@@ -58,8 +58,7 @@ static bool read_param(struct api_reading *rd, struct attn_mask *m, const json_t
     return api_read_mask_param(rd, m, n, value, place, err);
 }
 
-/* Of every group exactly one is given; a rule without groups has at least one parameter.
- */
+/* Of every group exactly one is given; without groups at least one parameter is. */
 static bool check_complete(const struct attn_mask_row *row, const json_t *object,
                            const char *pointer, struct api_err *err)
 {

@@ -1,5 +1,4 @@
-/* test_api_field.c - objects by tables, pointers, near names, whole numbers and choices.
- */
+/* test_api_field.c - objects by tables, pointers, near names, whole numbers, choices. */
 #include "api/api_private.h"
 
 #include <criterion/criterion.h>

@@ -83,8 +83,7 @@ Test(api_request_asks, what_an_edit_needs_and_what_it_has_no_place_for)
     edit_refused("[]", "wrong-type", "/ablations");
 }
 
-/* Core's tables say which change fits which target; every refusal lists the right ones.
- */
+/* Core's tables say which change fits which target. */
 Test(api_request_asks, every_pair_of_target_and_change_is_judged_by_the_table)
 {
     char members[256];
