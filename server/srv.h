@@ -1,6 +1,7 @@
 /*
- * srv.h - the server layer: options, limits, requests, workers, and what its files share.
- * Not here: formats and tensors (api/); only the files that talk HTTP include microhttpd.h.
+ * srv.h - the server layer: options, limits, requests, workers, what its files share.
+ * Not here: formats and tensors (api/); only the files that talk HTTP include
+ * microhttpd.h.
  * Start reading at struct srv_server, then srv_http.c for the life of one request.
  */
 #ifndef SRV_H
@@ -40,9 +41,9 @@ struct srv_config {
 enum srv_action { SRV_SERVE, SRV_HELP, SRV_VERSION, SRV_HEALTHCHECK };
 
 struct srv_machine {
-    size_t memory_bytes;         /* the lesser of physical memory and the cgroup's limit */
-    unsigned cores;              /* the lesser of affinity and the cgroup's quota        */
-    size_t files_max;            /* open files allowed                                   */
+    size_t memory_bytes; /* the lesser of physical memory and the cgroup's limit */
+    unsigned cores;      /* the lesser of affinity and the cgroup's quota        */
+    size_t files_max;    /* open files allowed                                   */
 };
 
 typedef char *srv_getenv_fn(const char *name);
@@ -91,7 +92,8 @@ typedef void srv_task_fn(void *arg, struct srv_task *task, struct api_ctx *ctx);
 
 struct srv_pool;
 struct srv_pool *srv_pool_new(unsigned workers, unsigned queue_max,
-                              const struct api_limits *limits, srv_task_fn *run, void *arg);
+                              const struct api_limits *limits, srv_task_fn *run,
+                              void *arg);
 bool srv_pool_reserve(struct srv_pool *pool);
 void srv_pool_push(struct srv_pool *pool, struct srv_task *task);
 void srv_pool_parallel(void *pool, size_t count, api_piece_fn *fn, void *arg);
@@ -102,7 +104,8 @@ void srv_pool_free(struct srv_pool *pool);
 enum { SRV_ID_MAX = 128, SRV_PATH_MAX = 256, SRV_ACCEPT_MAX = 1024 };
 
 struct srv_headers {
-    const char *host, *content_length, *transfer_encoding, *content_type, *content_encoding;
+    const char *host, *content_length, *transfer_encoding, *content_type,
+        *content_encoding;
     const char *accept, *accept_encoding, *expect, *origin, *request_id;
     size_t bytes;                /* of all header lines                         */
     bool repeated;               /* one that may stand only once stands twice   */

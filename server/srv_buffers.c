@@ -1,5 +1,5 @@
 /*
- * srv_buffers.c - the byte budget over all requests, and the warm buffers kept between them.
+ * srv_buffers.c - the byte budget over all requests, and the warm buffers.
  * Not here: what goes into a buffer (srv_request.c, api/).
  * Start reading at srv_held_take.
  */
@@ -22,7 +22,7 @@ bool srv_held_take(struct srv_held *held, size_t bytes)
     return true;
 }
 
-/* Counts bytes that exist already, such as an answer just written; may pass the maximum. */
+/* Counts bytes that exist already, such as a written answer; may pass the maximum. */
 void srv_held_add(struct srv_held *held, size_t bytes)
 {
     atomic_fetch_add(&held->bytes, bytes);
@@ -34,7 +34,10 @@ void srv_held_give(struct srv_held *held, size_t bytes)
 }
 
 /* True when answers have passed the maximum: no more work until clients take them. */
-bool srv_held_over(struct srv_held *held) { return atomic_load(&held->bytes) > held->max; }
+bool srv_held_over(struct srv_held *held)
+{
+    return atomic_load(&held->bytes) > held->max;
+}
 
 /* Whether `a` serves a wish for `want` bytes better than `b`: the smallest that is large
    enough, else the largest. */
@@ -79,7 +82,8 @@ void srv_buffers_give(struct srv_buffers *buffers, struct api_buffer *buffer)
     if (buffer->p == NULL)
         return;
     pthread_mutex_lock(&buffers->lock);
-    if (buffers->count < SRV_WARM_MAX && buffer->cap <= buffers->max_bytes - buffers->bytes) {
+    if (buffers->count < SRV_WARM_MAX &&
+        buffer->cap <= buffers->max_bytes - buffers->bytes) {
         buffers->warm[buffers->count++] = *buffer;
         buffers->bytes += buffer->cap;
         kept = true;

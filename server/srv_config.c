@@ -17,13 +17,13 @@
 typedef bool text_ok_fn(const char *text);
 
 struct srv_option {
-    const char *name;            /* --queue-max, and ATTENTIOND_QUEUE_MAX                  */
-    size_t field;                /* of struct srv_config: int64_t, or const char *         */
-    const char *text;            /* default of a text option; NULL = the option is a number */
-    text_ok_fn *ok;              /* what a text must be                                    */
+    const char *name; /* --queue-max, and ATTENTIOND_QUEUE_MAX                  */
+    size_t field;     /* of struct srv_config: int64_t, or const char *         */
+    const char *text; /* default of a text option; NULL = the option is a number */
+    text_ok_fn *ok;   /* what a text must be                                    */
     int64_t fallback, min, max;
     const char *unit;
-    const char *otherwise;       /* the default in words, where it depends on the machine  */
+    const char *otherwise; /* the default in words, where it depends on the machine  */
     const char *help;
 };
 #define FIELD(f) offsetof(struct srv_config, f)
@@ -49,18 +49,19 @@ static const struct srv_option OPTIONS[] = {
     { "queue-max", FIELD(queue_max), NULL, NULL, 256, 1, 65536, "requests", NULL,
       "requests that may wait for a worker; one more is answered 503" },
     { "connection-max", FIELD(connection_max), NULL, NULL, SRV_DERIVED, 8, 1000000,
-      "connections", "memory / 64 KiB, at least 64, at most 8192 and what open files allow",
+      "connections", "memory / 64 KiB, from 64 to 8192 and what open files allow",
       "open connections; one more waits to be accepted" },
     { "body-max", FIELD(body_max_bytes), NULL, NULL, 64 * MIB, 1, TIB, "bytes", NULL,
       "largest request body; a larger one is answered 413" },
-    { "body-total-max", FIELD(body_total_max_bytes), NULL, NULL, SRV_DERIVED, 1, TIB, "bytes",
-      "memory / 4, at least body-max",
+    { "body-total-max", FIELD(body_total_max_bytes), NULL, NULL, SRV_DERIVED, 1, TIB,
+      "bytes", "memory / 4, at least body-max",
       "bodies and answers held at once, over all requests; more is answered 503" },
     { "memory-max", FIELD(memory_max_bytes), NULL, NULL, SRV_DERIVED, 1, TIB, "bytes",
       "memory / 4 / workers, at most 4 GiB",
       "tensors of one request; a larger plan is answered 413" },
     { "answer-max", FIELD(answer_max_bytes), NULL, NULL, SRV_DERIVED, 1, TIB, "bytes",
-      "memory / 8 / workers, at most 1 GiB", "one answer; a larger plan is answered 413" },
+      "memory / 8 / workers, at most 1 GiB",
+      "one answer; a larger plan is answered 413" },
     { "deadline", FIELD(deadline_ms), NULL, NULL, 60000, 1, 86400000, "ms", NULL,
       "waiting and computing, from the body's last byte on; then 504" },
     { "idle-timeout", FIELD(idle_timeout_s), NULL, NULL, 30, 1, 86400, "s", NULL,
@@ -72,8 +73,9 @@ static const struct srv_option OPTIONS[] = {
       "from SIGTERM to exit at most, for requests in flight" },
     { "drain-wait", FIELD(drain_wait_ms), NULL, NULL, 0, 0, 3600000, "ms", NULL,
       "of that, how long ready answers 503 before the listen socket is closed" },
-    { "cors-origins", FIELD(cors_origins), "*", srv_cors_origins_ok, 0, 0, 0, "origins", NULL,
-      "web origins that browsers may call from: a comma list, * for all, or empty for none" },
+    { "cors-origins", FIELD(cors_origins), "*", srv_cors_origins_ok, 0, 0, 0, "origins",
+      NULL,
+      "origins of web pages that may call: a comma list, * for all, empty for none" },
     { "log", FIELD(log), "json", log_kind, 0, 0, 0, "json|off", NULL,
       "one line per request on standard error" },
 };
@@ -97,7 +99,8 @@ void srv_option_env_name(const char *name, char *text, size_t size)
 static const struct srv_option *option_find(const char *name, size_t length)
 {
     for (size_t o = 0; o < COUNT(OPTIONS); o++)
-        if (strlen(OPTIONS[o].name) == length && strncmp(OPTIONS[o].name, name, length) == 0)
+        if (strlen(OPTIONS[o].name) == length &&
+            strncmp(OPTIONS[o].name, name, length) == 0)
             return &OPTIONS[o];
     return NULL;
 }
@@ -123,7 +126,8 @@ static bool option_set(struct srv_config *config, const struct srv_option *optio
 
     if (option->text != NULL) {
         if (!option->ok(text)) {
-            fprintf(errors, "attentiond: %s: \"%s\" is no %s\n", from, text, option->unit);
+            fprintf(errors, "attentiond: %s: \"%s\" is no %s\n", from, text,
+                    option->unit);
             return false;
         }
         memcpy(field, &text, sizeof text);
@@ -131,9 +135,10 @@ static bool option_set(struct srv_config *config, const struct srv_option *optio
     }
     if (!number_read(text, &value) || value < option->min || value > option->max) {
         fprintf(errors,
-                "attentiond: %s: \"%s\" is not a whole number from %" PRId64 " to %" PRId64
-                "%s%s\n",
-                from, text, option->min, option->max, *option->unit ? " " : "", option->unit);
+                "attentiond: %s: \"%s\" is not a whole number from %" PRId64
+                " to %" PRId64 "%s%s\n",
+                from, text, option->min, option->max, *option->unit ? " " : "",
+                option->unit);
         return false;
     }
     memcpy(field, &value, sizeof value);
@@ -186,8 +191,8 @@ static bool action_set(const char *argument, enum srv_action *action)
 }
 
 /* `--flag value` and `--flag=value`; the last one wins. */
-static bool options_from_flags(struct srv_config *config, enum srv_action *action, int argc,
-                               char *const *argv, FILE *errors)
+static bool options_from_flags(struct srv_config *config, enum srv_action *action,
+                               int argc, char *const *argv, FILE *errors)
 {
     for (int a = 1; a < argc; a++) {
         const char *name = argv[a] + 2, *text;
@@ -199,7 +204,8 @@ static bool options_from_flags(struct srv_config *config, enum srv_action *actio
         if (strncmp(argv[a], "--", 2) == 0)
             option = option_find(name, length - 2);
         if (option == NULL) {
-            fprintf(errors, "attentiond: unknown option \"%s\"; --help lists them\n", argv[a]);
+            fprintf(errors, "attentiond: unknown option \"%s\"; --help lists them\n",
+                    argv[a]);
             return false;
         }
         text = argv[a][length] == '=' ? argv[a] + length + 1 : argv[++a];
@@ -216,7 +222,8 @@ static bool options_from_flags(struct srv_config *config, enum srv_action *actio
     return true;
 }
 
-/* Defaults, then environment, then flags.  False: a message has been written to `errors`. */
+/* Defaults, then environment, then flags.  False: a message has been written
+   to `errors`. */
 bool srv_config_read(struct srv_config *config, enum srv_action *action, int argc,
                      char *const *argv, srv_getenv_fn *env, FILE *errors)
 {
@@ -248,11 +255,13 @@ static void print_wrapped(FILE *out, const char *text)
 
 void srv_config_help(FILE *out)
 {
-    fprintf(out, "Usage: attentiond [option]...\n"
-                 "Computes attention layers over HTTP and returns every intermediate tensor.\n\n"
-                 "  --help, --version, --healthcheck (asks a running server; exit 0 when ready)\n"
-                 "\nEach option is a flag and an environment variable; the flag wins.\n"
-                 "`memory` is the lesser of physical memory and the cgroup's limit.\n");
+    fprintf(
+        out,
+        "Usage: attentiond [option]...\n"
+        "Computes attention layers over HTTP and returns every intermediate tensor.\n\n"
+        "  --help, --version, --healthcheck (asks a running server; exit 0 when ready)\n"
+        "\nEach option is a flag and an environment variable; the flag wins.\n"
+        "`memory` is the lesser of physical memory and the cgroup's limit.\n");
     for (size_t o = 0; o < COUNT(OPTIONS); o++) {
         const struct srv_option *option = &OPTIONS[o];
         const char *gap = *option->unit != '\0' ? " " : "";
@@ -268,7 +277,7 @@ void srv_config_help(FILE *out)
             fprintf(out, "%s; %" PRId64 " to %" PRId64 "%s%s\n", option->otherwise,
                     option->min, option->max, gap, option->unit);
         else
-            fprintf(out, "%" PRId64 "; %" PRId64 " to %" PRId64 "%s%s\n", option->fallback,
-                    option->min, option->max, gap, option->unit);
+            fprintf(out, "%" PRId64 "; %" PRId64 " to %" PRId64 "%s%s\n",
+                    option->fallback, option->min, option->max, gap, option->unit);
     }
 }

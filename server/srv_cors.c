@@ -45,8 +45,8 @@ static bool origin_listed(const char *origins, const char *origin)
 
 /*
  * Adds the headers of the Fetch standard's CORS protocol to an answer, errors included.
- * With "*" every origin may read every answer (there are no cookies to protect); with a list
- * the origin is named back when it is on it, and is told nothing otherwise.
+ * With "*" every origin may read every answer (there are no cookies to protect); with a
+ * list the origin is named back when it is on it, and is told nothing otherwise.
  */
 void srv_cors_headers(const char *origins, const char *origin, bool preflight,
                       srv_header_fn *add, void *arg)

@@ -1,5 +1,5 @@
 /*
- * srv_headers.c - the header lines this server reads, and the rules of HTTP that concern them.
+ * srv_headers.c - the header lines this server reads, and HTTP's rules about them.
  * Not here: media types and tokens (srv_negotiate.c); the library that cuts the lines.
  * Start reading at HEADERS, then srv_request_check.
  */
@@ -88,7 +88,8 @@ static void refuse_close(struct srv_request *request, enum api_problem_kind kind
     request->problem.close = true;
 }
 
-/* Where the message ends must be beyond doubt, or what follows could be read as a request. */
+/* Where the message ends must be beyond doubt, or what follows could be read as a
+   request. */
 static void check_framing(struct srv_request *request, bool http_1_1)
 {
     const struct srv_headers *h = &request->headers;
@@ -101,9 +102,10 @@ static void check_framing(struct srv_request *request, bool http_1_1)
         refuse_close(request, API_P_BAD_REQUEST,
                      "A header line holds a character that HTTP forbids there.");
     else if (h->repeated)
-        refuse_close(request, API_P_BAD_REQUEST,
-                     "A header that may stand only once (Host, Content-Length, Content-Type, "
-                     "…) stands twice.");
+        refuse_close(
+            request, API_P_BAD_REQUEST,
+            "A header that may stand only once (Host, Content-Length, Content-Type, "
+            "…) stands twice.");
     else if (http_1_1 && h->host == NULL)
         refuse_close(request, API_P_BAD_REQUEST, "The Host header is missing.");
     else if (h->transfer_encoding != NULL && h->content_length != NULL)
@@ -111,7 +113,8 @@ static void check_framing(struct srv_request *request, bool http_1_1)
                      "Transfer-Encoding and Content-Length exclude each other.");
     else if (h->transfer_encoding != NULL && !http_1_1)
         refuse_close(request, API_P_BAD_REQUEST, "HTTP/1.0 has no Transfer-Encoding.");
-    else if (h->transfer_encoding != NULL && !srv_token_is(h->transfer_encoding, "chunked"))
+    else if (h->transfer_encoding != NULL &&
+             !srv_token_is(h->transfer_encoding, "chunked"))
         refuse_close(request, API_P_TRANSFER_CODING, NULL);
     else if (h->content_length != NULL &&
              !srv_length_read(h->content_length, &request->declared_bytes))
@@ -161,9 +164,10 @@ static void check_media(struct srv_request *request)
     if (route->worker && h->content_length == NULL && !request->chunked)
         srv_request_refuse(request, API_P_LENGTH_REQUIRED, NULL);
     else if (route->worker && !srv_is_identity(h->content_encoding))
-        srv_request_refuse(request, API_P_MEDIA_TYPE,
-                           "Compressed request bodies are not accepted: send the JSON without "
-                           "Content-Encoding.");
+        srv_request_refuse(
+            request, API_P_MEDIA_TYPE,
+            "Compressed request bodies are not accepted: send the JSON without "
+            "Content-Encoding.");
     else if (route->worker && !srv_is_json(h->content_type))
         srv_request_refuse(request, API_P_MEDIA_TYPE,
                            "The body must be sent with Content-Type: application/json "
@@ -172,8 +176,9 @@ static void check_media(struct srv_request *request)
         srv_request_refuse(request, API_P_NOT_ACCEPTABLE, NULL);
 }
 
-/* A refused body that is small is read and dropped so that the connection lives on; a large
-   one, or one that waits for our 100, is refused at once and the connection closed. */
+/* A refused body that is small is read and dropped so that the connection lives
+   on; a large one, or one that waits for our 100, is refused at once and the
+   connection closed. */
 static bool body_is_worth_reading(const struct srv_request *request)
 {
     return !request->chunked && request->headers.expect == NULL &&

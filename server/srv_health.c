@@ -89,7 +89,8 @@ int srv_healthcheck(const struct srv_config *config)
                 address_to_ask(config->host), port);
         return 1;
     }
-    if (send(fd, REQUEST, sizeof REQUEST - 1, MSG_NOSIGNAL) == (ssize_t)sizeof REQUEST - 1)
+    if (send(fd, REQUEST, sizeof REQUEST - 1, MSG_NOSIGNAL) ==
+        (ssize_t)sizeof REQUEST - 1)
         got = recv(fd, answer, sizeof GOOD - 1, MSG_WAITALL);
     close(fd);
     if (got == (ssize_t)sizeof GOOD - 1 && memcmp(answer, GOOD, sizeof GOOD - 1) == 0)

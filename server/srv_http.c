@@ -1,8 +1,9 @@
 /*
  * srv_http.c - the life of one request between the HTTP library and the workers.
  * Not here: judging (srv_headers.c), computing (api/), answering (srv_reply.c).
- * Start reading at on_request: the library calls it at the header, at each piece of the body,
- * at the end of the request, and once more after a worker has resumed the connection.
+ * Start reading at on_request: the library calls it at the header, at each piece
+ * of the body, at the end of the request, and once more after a worker has resumed
+ * the connection.
  */
 #include "server/srv.h"
 
@@ -12,7 +13,7 @@
 #include <time.h>
 
 enum {
-    CONNECTION_BYTES = 64 << 10, /* of the library, a connection: above our own header limits */
+    CONNECTION_BYTES = 64 << 10, /* the library's: above our own header limits */
     CONNECTION_STEP_BYTES = 4 << 10
 };
 
@@ -42,7 +43,8 @@ static bool request_expired(void *arg)
 {
     const struct srv_request *request = arg;
 
-    return srv_now_us() > request->deadline_us || atomic_load(&request->server->abandoned);
+    return srv_now_us() > request->deadline_us ||
+           atomic_load(&request->server->abandoned);
 }
 
 /* Runs the route's function: on a worker with help from the pool, or here. */
@@ -72,7 +74,7 @@ static void handler_run(struct srv_request *request, struct api_ctx *ctx, bool o
         request->route->local(request->server, &request->reply);
 }
 
-/* A worker's turn.  Once the connection is resumed the record belongs to its I/O thread. */
+/* A worker's turn.  Once the connection is resumed the record is its I/O thread's. */
 void srv_task_run(void *server_arg, struct srv_task *task, struct api_ctx *ctx)
 {
     struct srv_server *const server = server_arg;
@@ -82,8 +84,8 @@ void srv_task_run(void *server_arg, struct srv_task *task, struct api_ctx *ctx)
     if (atomic_load(&server->abandoned))
         srv_request_refuse(request, API_P_DRAINING, NULL);
     else if (request_expired(request))
-        srv_request_refuse(request, API_P_DEADLINE, "The deadline passed while the request "
-                                                    "waited for a worker.");
+        srv_request_refuse(request, API_P_DEADLINE,
+                           "The deadline passed while the request waited for a worker.");
     else if (srv_held_over(&server->held))
         srv_request_refuse(request, API_P_OVERLOADED,
                            "The server holds as many answer bytes as it may; try again.");
@@ -139,9 +141,11 @@ static enum MHD_Result on_header(struct srv_request *request, const char *method
 }
 
 /* A piece of the body: kept for a worker's route, dropped for all others. */
-static enum MHD_Result on_body(struct srv_request *request, const char *data, size_t *bytes)
+static enum MHD_Result on_body(struct srv_request *request, const char *data,
+                               size_t *bytes)
 {
-    const bool wanted = !request->problem.set && request->route != NULL && request->route->worker;
+    const bool wanted =
+        !request->problem.set && request->route != NULL && request->route->worker;
     const size_t n = *bytes;
 
     *bytes = 0;
@@ -164,7 +168,8 @@ static void write_preflight(struct srv_request *request)
                                          .out = &request->out };
 }
 
-/* Suspends the connection until a worker has written the reply; false = the queue is full. */
+/* Suspends the connection until a worker has written the reply; false = the queue is
+   full. */
 static bool hand_to_worker(struct srv_request *request)
 {
     struct srv_server *const server = request->server;
@@ -199,9 +204,10 @@ static enum MHD_Result on_complete(struct srv_request *request)
     return send_reply(request);
 }
 
-static enum MHD_Result on_request(void *server, struct MHD_Connection *mhd, const char *url,
-                                  const char *method, const char *version, const char *data,
-                                  size_t *bytes, void **request_arg)
+static enum MHD_Result on_request(void *server, struct MHD_Connection *mhd,
+                                  const char *url, const char *method,
+                                  const char *version, const char *data, size_t *bytes,
+                                  void **request_arg)
 {
     struct srv_request *const request = *request_arg;
 
@@ -305,19 +311,22 @@ bool srv_http_start(struct srv_server *server, int listen_fd)
     if (!srv_library_setup(server))
         return false;
     server->daemon = MHD_start_daemon(
-        MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL, on_request,
-        server, MHD_OPTION_LISTEN_SOCKET, listen_fd, MHD_OPTION_STRICT_FOR_CLIENT, 1,
-        MHD_OPTION_CONNECTION_LIMIT, (unsigned)server->config.connection_max,
-        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_BYTES,
-        MHD_OPTION_CONNECTION_MEMORY_INCREMENT, (size_t)CONNECTION_STEP_BYTES,
-        MHD_OPTION_URI_LOG_CALLBACK, on_line, server, MHD_OPTION_NOTIFY_COMPLETED, on_end, server,
-        MHD_OPTION_NOTIFY_CONNECTION, on_connection, server, MHD_OPTION_ARRAY, pool,
-        MHD_OPTION_END);
+        MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL,
+        on_request, server, MHD_OPTION_LISTEN_SOCKET, listen_fd,
+        MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_CONNECTION_LIMIT,
+        (unsigned)server->config.connection_max, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+        (size_t)CONNECTION_BYTES, MHD_OPTION_CONNECTION_MEMORY_INCREMENT,
+        (size_t)CONNECTION_STEP_BYTES, MHD_OPTION_URI_LOG_CALLBACK, on_line, server,
+        MHD_OPTION_NOTIFY_COMPLETED, on_end, server, MHD_OPTION_NOTIFY_CONNECTION,
+        on_connection, server, MHD_OPTION_ARRAY, pool, MHD_OPTION_END);
     return server->daemon != NULL;
 }
 
 /* Stops accepting; returns the listening socket, now the caller's to close. */
-int srv_http_quiesce(struct srv_server *server) { return MHD_quiesce_daemon(server->daemon); }
+int srv_http_quiesce(struct srv_server *server)
+{
+    return MHD_quiesce_daemon(server->daemon);
+}
 
 /* Closes every connection and ends the I/O threads.  None may be with a worker. */
 void srv_http_stop(struct srv_server *server)

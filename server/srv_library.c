@@ -1,16 +1,18 @@
 /*
- * srv_library.c - makes the HTTP library's own error answers problem documents like all others.
+ * srv_library.c - makes the HTTP library's own error answers problem documents.
  * Not here: errors this server finds itself (srv_headers.c).
  * Start reading at MHD_queue_response.
  *
- * The library refuses some requests before anybody is asked: a malformed chunk, a Content-Length
- * that is no number, a header larger than its memory.  It has no hook for the text it then
- * sends, but it queues that answer by calling its own public function.  A function of that name
- * in the program is found first by the dynamic linker, so the library calls ours, which passes
- * this server's answers on and sends a problem document in place of the library's.  Were the
- * library linked statically, its answers would keep its own text and the right status.
- * Left to the library alone: 505 for a version it does not speak, and a request line without a
- * path or with blanks in it, upon which it closes the connection without a word.
+ * The library refuses some requests before anybody is asked: a malformed chunk, a
+ * Content-Length that is no number, a header larger than its memory.  It has no hook for
+ * the text it then sends, but it queues that answer by calling its own public function.
+ * A function of that name in the program is found first by the dynamic linker, so the
+ * library calls ours, which passes this server's answers on and sends a problem document
+ * in place of the library's.  Were the library linked statically, its answers would keep
+ * its own text and the right status.
+ * Left to the library alone: 505 for a version it does not speak, and a request
+ * line without a path or with blanks in it, upon which it closes the connection
+ * without a word.
  */
 #include "server/srv.h"
 
@@ -55,8 +57,8 @@ static bool kind_of(unsigned status, enum api_problem_kind *kind)
     return false;
 }
 
-/* Answers in the library's place, straight to the socket; where it has not even read a request
-   line, with a record that lives for this one call. */
+/* Answers in the library's place, straight to the socket; where it has not even read a
+   request line, with a record that lives for this one call. */
 static void answer(struct srv_connection *connection, struct srv_request *request,
                    enum api_problem_kind kind)
 {

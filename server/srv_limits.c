@@ -1,5 +1,5 @@
 /*
- * srv_limits.c - what the machine really gives (cgroup, affinity), and the limits made from it.
+ * srv_limits.c - what the machine gives (cgroup, affinity), and the limits made of it.
  * Not here: the limits of one problem (api/); the options themselves (srv_config.c).
  * Start reading at srv_config_derive: it holds the whole formula.
  */
@@ -35,21 +35,27 @@ static void set_unless(int64_t *field, int64_t value)
 bool srv_config_derive(struct srv_config *config, const struct srv_machine *machine,
                        FILE *errors)
 {
-    const int64_t memory = at_most((int64_t)(machine->memory_bytes >> 1), INT64_MAX / 4) * 2;
+    const int64_t memory =
+        at_most((int64_t)(machine->memory_bytes >> 1), INT64_MAX / 4) * 2;
     const int64_t files = (int64_t)machine->files_max - SRV_FILES_SPARE;
 
-    set_unless(&config->workers,
-               at_most(machine->cores, at_least(SRV_THREADS_MAX - config->io_threads, 1)));
-    set_unless(&config->memory_max_bytes,
-               at_least(at_most(memory / 4 / config->workers, (int64_t)4 << 30), 1 << 20));
-    set_unless(&config->answer_max_bytes,
-               at_least(at_most(memory / 8 / config->workers, (int64_t)1 << 30), 1 << 20));
-    set_unless(&config->body_total_max_bytes, at_least(memory / 4, config->body_max_bytes));
+    set_unless(
+        &config->workers,
+        at_most(machine->cores, at_least(SRV_THREADS_MAX - config->io_threads, 1)));
+    set_unless(
+        &config->memory_max_bytes,
+        at_least(at_most(memory / 4 / config->workers, (int64_t)4 << 30), 1 << 20));
+    set_unless(
+        &config->answer_max_bytes,
+        at_least(at_most(memory / 8 / config->workers, (int64_t)1 << 30), 1 << 20));
+    set_unless(&config->body_total_max_bytes,
+               at_least(memory / 4, config->body_max_bytes));
     set_unless(&config->connection_max,
                at_least(at_most(at_most(at_least(memory >> 16, 64), 8192), files), 8));
 
     if (config->workers + config->io_threads > SRV_THREADS_MAX) {
-        fprintf(errors, "attentiond: workers (%d) and io-threads (%d) are together over %d\n",
+        fprintf(errors,
+                "attentiond: workers (%d) and io-threads (%d) are together over %d\n",
                 (int)config->workers, (int)config->io_threads, SRV_THREADS_MAX);
         return false;
     }
@@ -58,7 +64,8 @@ bool srv_config_derive(struct srv_config *config, const struct srv_machine *mach
         return false;
     }
     if (config->connection_max > files) {
-        fprintf(errors, "attentiond: connection-max is %d, but only %zu files may be open\n",
+        fprintf(errors,
+                "attentiond: connection-max is %d, but only %zu files may be open\n",
                 (int)config->connection_max, machine->files_max);
         return false;
     }
@@ -146,7 +153,8 @@ static double memory_v1(const char *root, const char *dir)
 {
     char line[64];
 
-    return line_read(root, dir, "memory.limit_in_bytes", line, sizeof line) ? atof(line) : 0;
+    return line_read(root, dir, "memory.limit_in_bytes", line, sizeof line) ? atof(line)
+                                                                            : 0;
 }
 
 static double memory_v2(const char *root, const char *dir)
@@ -161,7 +169,8 @@ static double cores_v1(const char *root, const char *dir)
     char quota[64], period[64];
 
     if (!line_read(root, dir, "cpu.cfs_quota_us", quota, sizeof quota) ||
-        !line_read(root, dir, "cpu.cfs_period_us", period, sizeof period) || atof(period) <= 0)
+        !line_read(root, dir, "cpu.cfs_period_us", period, sizeof period) ||
+        atof(period) <= 0)
         return 0;
     return atof(quota) / atof(period);
 }
@@ -199,15 +208,16 @@ static double hierarchies_least(const char *root, bool memory)
         double here = 0;
 
         if (limit != NULL)
-            here = cgroup_least(root, HIERARCHIES[h].mount, HIERARCHIES[h].controller, limit);
+            here = cgroup_least(root, HIERARCHIES[h].mount, HIERARCHIES[h].controller,
+                                limit);
         if (here > 0 && (least <= 0 || here < least))
             least = here;
     }
     return least;
 }
 
-/* The cgroup's limit, version 1 or 2; SIZE_MAX where there is none.  `root` is "" or a test's
-   directory that stands for /. */
+/* The cgroup's limit, version 1 or 2; SIZE_MAX where there is none.  `root` is "" or a
+   test's directory that stands for /. */
 size_t srv_cgroup_memory_bytes(const char *root)
 {
     const double least = hierarchies_least(root, true);
@@ -252,7 +262,8 @@ static size_t files_allowed(void)
 struct srv_machine srv_machine_read(const char *root)
 {
     const long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
-    const size_t physical = pages > 0 && page > 0 ? (size_t)pages * (size_t)page : 1u << 30;
+    const size_t physical =
+        pages > 0 && page > 0 ? (size_t)pages * (size_t)page : 1u << 30;
     const size_t group = srv_cgroup_memory_bytes(root);
     const unsigned quota = srv_cgroup_cores(root), affinity = affinity_cores();
 

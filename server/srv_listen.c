@@ -53,11 +53,12 @@ static int bound_socket(const struct addrinfo *address)
     return -1;
 }
 
-/* Listens on config->host and port; `url` gets the address really taken.  -1: a message has
-   been written to `errors`. */
+/* Listens on config->host and port; `url` gets the address really taken.  -1: a message
+   has been written to `errors`. */
 int srv_listen(const struct srv_config *config, char *url, size_t url_size, FILE *errors)
 {
-    const struct addrinfo hints = { .ai_flags = AI_NUMERICHOST | AI_NUMERICSERV | AI_PASSIVE,
+    const struct addrinfo hints = { .ai_flags =
+                                        AI_NUMERICHOST | AI_NUMERICSERV | AI_PASSIVE,
                                     .ai_socktype = SOCK_STREAM };
     struct sockaddr_storage address = { 0 };
     socklen_t size = sizeof address;
@@ -67,14 +68,15 @@ int srv_listen(const struct srv_config *config, char *url, size_t url_size, FILE
 
     snprintf(port, sizeof port, "%d", (int)config->port);
     if (getaddrinfo(config->host, port, &hints, &found) != 0) {
-        fprintf(errors, "attentiond: --host: \"%s\" is no IPv4 or IPv6 address\n", config->host);
+        fprintf(errors, "attentiond: --host: \"%s\" is no IPv4 or IPv6 address\n",
+                config->host);
         return -1;
     }
     fd = bound_socket(found);
     freeaddrinfo(found);
     if (fd < 0) {
-        fprintf(errors, "attentiond: cannot listen on %s port %s: %s\n", config->host, port,
-                strerror(errno));
+        fprintf(errors, "attentiond: cannot listen on %s port %s: %s\n", config->host,
+                port, strerror(errno));
         return -1;
     }
     getsockname(fd, (struct sockaddr *)&address, &size);

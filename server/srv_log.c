@@ -12,9 +12,10 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { LINE_BYTES = 2048 };      /* below PIPE_BUF: poll tells whether it fits a pipe whole */
+enum { LINE_BYTES = 2048 }; /* below PIPE_BUF: poll tells whether it fits a pipe whole */
 
-/* Escapes for the inside of a JSON string; what does not fit is cut at a whole character. */
+/* Escapes for the inside of a JSON string; what does not fit is cut at a
+   whole character. */
 void srv_json_escape(const char *text, char *out, size_t size)
 {
     size_t n = 0;
@@ -50,7 +51,7 @@ static void time_text(char *text, size_t size)
     snprintf(text, size, "%s.%03dZ", seconds, (int)(now.tv_nsec / 1000000));
 }
 
-/* Never waits for a reader: a line that a full pipe cannot take is dropped and counted. */
+/* Never waits for a reader: what a full pipe cannot take is dropped and counted. */
 static void line_write(struct srv_log *log, char *line, int length)
 {
     struct pollfd out = { .fd = log->fd, .events = POLLOUT };
@@ -90,9 +91,9 @@ void srv_log_request(struct srv_log *log, const struct srv_request *request)
         "\"write\":%.3f},\"error\":%s%s%s}",
         when, request->id, method, path, reply->status, request->received_bytes,
         request->sent_bytes, ms_between(request->start_us, srv_now_us()),
-        ms_between(request->queued_us, request->begun_us), reply->parse_ms, reply->compute_ms,
-        reply->write_ms, reply->error ? "\"" : "", reply->error ? error : "null",
-        reply->error ? "\"" : "");
+        ms_between(request->queued_us, request->begun_us), reply->parse_ms,
+        reply->compute_ms, reply->write_ms, reply->error ? "\"" : "",
+        reply->error ? error : "null", reply->error ? "\"" : "");
     line_write(log, line, length);
 }
 
@@ -109,6 +110,6 @@ void srv_log_event(struct srv_log *log, const char *event, const char *format, .
     va_end(args);
     time_text(when, sizeof when);
     line_write(log, line,
-               snprintf(line, sizeof line, "{\"time\":\"%s\",\"event\":\"%s\",%s}", when, event,
-                        members));
+               snprintf(line, sizeof line, "{\"time\":\"%s\",\"event\":\"%s\",%s}", when,
+                        event, members));
 }

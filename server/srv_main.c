@@ -15,7 +15,7 @@
 enum {
     EXIT_USAGE = 2,
     STEP_MS = 5,
-    LAST_MS = 500                /* of the drain time, kept for answers that say 503 or 504 */
+    LAST_MS = 500 /* of the drain time, kept for answers that say 503 or 504 */
 };
 
 static struct srv_server SERVER;
@@ -57,7 +57,8 @@ static bool parts_start(struct srv_server *server)
     return server->pool != NULL && server->watch != NULL;
 }
 
-/* Large blocks are mapped and given back whole, so that one large request leaves no hole. */
+/* Large blocks are mapped and given back whole, so that one large request leaves
+   no hole. */
 static void heap_setup(void)
 {
     mallopt(M_MMAP_THRESHOLD, 1 << 20);
@@ -75,8 +76,8 @@ static void on_signal(int number)
     sem_post(&signalled);
 }
 
-/* A handler and not sigwait: a library's threads, made before main, have nothing blocked, and
-   one of them may be given the signal. */
+/* A handler and not sigwait: a library's threads, made before main, have nothing blocked,
+   and one of them may be given the signal. */
 static void signals_catch(void)
 {
     struct sigaction action = { .sa_handler = on_signal, .sa_flags = SA_RESTART };
@@ -125,9 +126,10 @@ static void wait_quiet(struct srv_server *server, int64_t until_us)
 }
 
 /*
- * From the signal to the end: ready answers 503; after drain-wait nothing new is accepted;
- * requests in flight are finished; near the end of the drain time those that still compute
- * are told that their deadline has passed.  True when every request was answered.
+ * From the signal to the end: ready answers 503; after drain-wait nothing new is
+ * accepted; requests in flight are finished; near the end of the drain time those
+ * that still compute are told that their deadline has passed.  True when every
+ * request was answered.
  */
 static bool drain(struct srv_server *server)
 {
@@ -179,14 +181,16 @@ static int serve(struct srv_server *server, const struct srv_machine *machine)
     signals_block(SIG_BLOCK);
     api_init();
     if (!parts_start(server) || !srv_http_start(server, listen_fd)) {
-        fprintf(stderr, "attentiond: not enough memory, threads or open files to start\n");
+        fprintf(stderr,
+                "attentiond: not enough memory, threads or open files to start\n");
         return EXIT_FAILURE;
     }
     signals_block(SIG_UNBLOCK);
     printf("listening on %s\n", url);
     fflush(stdout);
-    srv_log_event(&server->log, "start", "\"version\":\"%s\",\"url\":\"%s\",\"workers\":%d",
-                  API_VERSION, url, (int)server->config.workers);
+    srv_log_event(&server->log, "start",
+                  "\"version\":\"%s\",\"url\":\"%s\",\"workers\":%d", API_VERSION, url,
+                  (int)server->config.workers);
     signal_wait();
     srv_log_event(&server->log, "drain", "\"signal\":%d,\"in_flight\":%u",
                   atomic_load(&signal_seen), atomic_load(&server->in_flight));
@@ -194,7 +198,7 @@ static int serve(struct srv_server *server, const struct srv_machine *machine)
     srv_log_event(&server->log, "stop", "\"unanswered\":%u,\"log_lines_dropped\":%lu",
                   atomic_load(&server->in_flight), server->log.dropped);
     if (!clean)
-        _exit(EXIT_SUCCESS);     /* a worker or a client holds on: nothing can be joined */
+        _exit(EXIT_SUCCESS); /* a worker or a client holds on: nothing can be joined */
     parts_stop(server);
     return EXIT_SUCCESS;
 }

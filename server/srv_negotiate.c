@@ -1,5 +1,5 @@
 /*
- * srv_negotiate.c - small readers of header values: media types, tokens, lengths, request ids.
+ * srv_negotiate.c - readers of header values: media types, tokens, lengths, request ids.
  * Not here: which header decides what (srv_headers.c).
  * Start reading at srv_accepts.
  */
@@ -20,8 +20,9 @@ bool srv_is_token(const char *text)
 {
     const size_t length = strlen(text);
 
-    return length > 0 && strspn(text, "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyz"
-                                      "ABCDEFGHIJKLMNOPQRSTUVWXYZ") == length;
+    return length > 0 &&
+           strspn(text, "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyz"
+                        "ABCDEFGHIJKLMNOPQRSTUVWXYZ") == length;
 }
 
 /* Whether the value is this one token, whatever its case and the blanks around it. */
@@ -58,7 +59,7 @@ bool srv_is_identity(const char *content_encoding)
     return content_encoding == NULL || srv_token_is(content_encoding, "identity");
 }
 
-/* Reads ;name=value, the value quoted or not; false at the end or where it is malformed. */
+/* Reads ;name=value, the value quoted or not; false at the end or if malformed. */
 static bool parameter_next(const char **text, const char **name, size_t *name_length,
                            const char **value, size_t *value_length)
 {
@@ -114,14 +115,16 @@ bool srv_is_json(const char *content_type)
     return *skip_blanks(content_type) == '\0';
 }
 
-/* How closely a range names the type: 3 the type itself, 2 its family, 1 anything, 0 not. */
+/* How closely a range names the type: 3 the type itself, 2 its family, 1
+   anything, 0 not. */
 static int range_closeness(const char *range, size_t length, const char *type)
 {
     const size_t family = strcspn(type, "/") + 1;
 
     if (same(range, length, type))
         return 3;
-    if (length == family + 1 && range[family] == '*' && strncasecmp(range, type, family) == 0)
+    if (length == family + 1 && range[family] == '*' &&
+        strncasecmp(range, type, family) == 0)
         return 2;
     return length == 3 && strncmp(range, "*/*", 3) == 0 ? 1 : 0;
 }
@@ -132,8 +135,8 @@ static bool weight_is_zero(const char *value, size_t length)
     return length > 0 && strspn(value, "0.") >= length;
 }
 
-/* Whether an Accept list allows the type: the closest range decides, q=0 forbids (RFC 9110,
-   section 12.5.1).  No header allows everything. */
+/* Whether an Accept list allows the type: the closest range decides, q=0 forbids (RFC
+   9110, section 12.5.1).  No header allows everything. */
 bool srv_accepts(const char *accept, const char *type)
 {
     int closest = 0;
@@ -168,12 +171,13 @@ bool srv_id_is_sane(const char *id)
     const size_t length = id == NULL ? 0 : strlen(id);
 
     return length > 0 && length <= SRV_ID_MAX &&
-           strspn(id, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") ==
+           strspn(id,
+                  "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") ==
                length;
 }
 
-/* 16 hex digits, different for 2^64 requests: a counter from a random start, mixed one to one
-   (splitmix64: Steele, Lea and Flood 2014, figure 15). */
+/* 16 hex digits, different for 2^64 requests: a counter from a random start, mixed one to
+   one (splitmix64: Steele, Lea and Flood 2014, figure 15). */
 void srv_id_make(char *id, size_t size)
 {
     static atomic_uint_fast64_t counter;

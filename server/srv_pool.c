@@ -8,7 +8,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
-/* One call of srv_pool_parallel: lives on its caller's stack until no helper is inside. */
+/* One call of srv_pool_parallel: on its caller's stack until no helper is inside. */
 struct shared_work {
     struct shared_work *next;
     api_piece_fn *fn;
@@ -39,7 +39,8 @@ struct worker_start {
     struct api_ctx *ctx;
 };
 
-/* Takes pieces until there are none, or until `idle_only` and a request waits for a worker. */
+/* Takes pieces until there are none, or until `idle_only` and a request waits for a
+   worker. */
 static void pieces_run(struct srv_pool *pool, struct shared_work *work, bool idle_only)
 {
     for (;;) {
@@ -98,7 +99,8 @@ static void *worker_main(void *start)
             atomic_fetch_sub(&pool->queued, 1);
             pool->run(pool->arg, task, ctx);
             pthread_mutex_lock(&pool->lock);
-        } else if ((work = shared_find(pool)) != NULL && atomic_load(&pool->queued) == 0) {
+        } else if ((work = shared_find(pool)) != NULL &&
+                   atomic_load(&pool->queued) == 0) {
             help(pool, work);
         } else if (pool->ending) {
             break;
@@ -131,9 +133,11 @@ static bool worker_add(struct srv_pool *pool, const struct api_limits *limits)
     return true;
 }
 
-/* Starts the workers, each with a context of its own; NULL when memory or threads are short. */
+/* Starts the workers, each with a context of its own; NULL when memory or threads are
+   short. */
 struct srv_pool *srv_pool_new(unsigned workers, unsigned queue_max,
-                              const struct api_limits *limits, srv_task_fn *run, void *arg)
+                              const struct api_limits *limits, srv_task_fn *run,
+                              void *arg)
 {
     struct srv_pool *pool = calloc(1, sizeof *pool);
 
@@ -187,9 +191,9 @@ static void shared_remove(struct srv_pool *pool, const struct shared_work *work)
 }
 
 /*
- * Runs fn(arg, 0 … count-1), each once: an api_parallel_fn.  The caller takes pieces itself and
- * waits only for helpers that are inside a piece, so it ends even when nobody helps.  Workers
- * help while no request waits for them.
+ * Runs fn(arg, 0 … count-1), each once: an api_parallel_fn.  The caller takes pieces
+ * itself and waits only for helpers that are inside a piece, so it ends even when nobody
+ * helps. Workers help while no request waits for them.
  */
 void srv_pool_parallel(void *pool_arg, size_t count, api_piece_fn *fn, void *arg)
 {

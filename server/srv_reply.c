@@ -1,7 +1,8 @@
 /*
  * srv_reply.c - from a reply of the API to a response of the HTTP library.
  * Not here: the bytes of the body (api/).
- * Start reading at srv_reply_queue; srv_connection_send_problem is the way past the library.
+ * Start reading at srv_reply_queue; srv_connection_send_problem is the way past
+ * the library.
  */
 #include "server/srv.h"
 
@@ -48,7 +49,7 @@ int64_t srv_transfer_us(const struct srv_server *server, uint64_t bytes)
     return (server->config.request_timeout_s + (int64_t)(bytes >> 20)) * 1000000;
 }
 
-/* Queues request->reply; the body's memory stays alive until the response has been sent. */
+/* Queues request->reply; the body's memory stays alive until it has been sent. */
 int srv_reply_queue(struct srv_request *request)
 {
     struct srv_server *const server = request->server;
@@ -96,9 +97,9 @@ static void raw_header(void *arg, const char *name, const char *value)
 }
 
 /*
- * Answers with the request's problem straight to the socket, past the HTTP library, which
- * takes no answer in the middle of a body.  Nothing else is being sent then; the caller ends
- * the connection.
+ * Answers with the request's problem straight to the socket, past the HTTP library,
+ * which takes no answer in the middle of a body.  Nothing else is being sent then; the
+ * caller ends the connection.
  */
 void srv_connection_send_problem(struct srv_request *request)
 {
@@ -107,9 +108,9 @@ void srv_connection_send_problem(struct srv_request *request)
 
     request->close = true;
     srv_request_write_problem(request);
-    raw.length = (size_t)snprintf(raw.text, sizeof raw.text, "HTTP/1.1 %d %s\r\n",
-                                  request->reply.status,
-                                  MHD_get_reason_phrase_for((unsigned)request->reply.status));
+    raw.length = (size_t)snprintf(
+        raw.text, sizeof raw.text, "HTTP/1.1 %d %s\r\n", request->reply.status,
+        MHD_get_reason_phrase_for((unsigned)request->reply.status));
     srv_reply_headers(request, raw_header, &raw);
     snprintf(length, sizeof length, "%zu", request->out.len);
     raw_header(&raw, "Content-Length", length);
@@ -119,7 +120,8 @@ void srv_connection_send_problem(struct srv_request *request)
     raw.length += 2;
     memcpy(raw.text + raw.length, request->out.p, request->out.len);
     raw.length += request->out.len;
-    if (send(request->connection->fd, raw.text, raw.length, MSG_DONTWAIT | MSG_NOSIGNAL) > 0)
+    if (send(request->connection->fd, raw.text, raw.length,
+             MSG_DONTWAIT | MSG_NOSIGNAL) > 0)
         request->sent_bytes = request->out.len;
     request->connection->linger = true;
 }

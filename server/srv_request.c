@@ -71,15 +71,17 @@ void srv_request_release(struct srv_request *request)
         free(request);
 }
 
-/* Doubles the body's room up to what was declared, so that nobody is given memory for bytes
-   that never come. */
+/* Doubles the body's room up to what was declared, so that nobody is given memory for
+   bytes that never come. */
 static size_t body_room(const struct srv_request *request, size_t need)
 {
-    size_t room = request->body.cap < BODY_FIRST_BYTES ? BODY_FIRST_BYTES : request->body.cap;
+    size_t room =
+        request->body.cap < BODY_FIRST_BYTES ? BODY_FIRST_BYTES : request->body.cap;
 
     while (room < need)
         room *= 2;
-    if (!request->chunked && room > request->declared_bytes && request->declared_bytes >= need)
+    if (!request->chunked && room > request->declared_bytes &&
+        request->declared_bytes >= need)
         room = (size_t)request->declared_bytes;
     return room;
 }
@@ -96,8 +98,9 @@ bool srv_request_body_add(struct srv_request *request, const char *data, size_t 
         return false;
     }
     if (!srv_held_take(&server->held, bytes)) {
-        srv_request_refuse(request, API_P_OVERLOADED,
-                           "The server holds as many request bytes as it may; try again.");
+        srv_request_refuse(
+            request, API_P_OVERLOADED,
+            "The server holds as many request bytes as it may; try again.");
         return false;
     }
     request->held_bytes += bytes;
@@ -132,7 +135,8 @@ void srv_request_refuse(struct srv_request *request, enum api_problem_kind kind,
                         const char *detail)
 {
     if (!request->problem.set)
-        request->problem = (struct srv_problem){ .set = true, .kind = kind, .detail = detail };
+        request->problem =
+            (struct srv_problem){ .set = true, .kind = kind, .detail = detail };
 }
 
 /* A body over the limit, said with both numbers. */
@@ -158,6 +162,6 @@ void srv_request_write_problem(struct srv_request *request)
     request->reply = (struct api_reply){ .out = &request->out };
     if (request->allow[0] != '\0')
         request->reply.allow = request->allow;
-    api_problem(&request->reply, request->id, problem->kind, problem->detail, problem->numbers,
-                problem->want, problem->got);
+    api_problem(&request->reply, request->id, problem->kind, problem->detail,
+                problem->numbers, problem->want, problem->got);
 }

@@ -63,8 +63,9 @@ bool srv_percent_decode(const char *text, char *out, size_t size)
     return true;
 }
 
-/* The path of a request target: no query (no route reads one, so it is ignored), no http://authority.  False if it is too long to
-   be any of ours; then `path` holds its beginning, for the log. */
+/* The path of a request target: no query (no route reads one, so it is ignored), no
+   http://authority.  False if it is too long to be any of ours; then `path` holds its
+   beginning, for the log. */
 bool srv_path_copy(const char *target, char *path, size_t size)
 {
     size_t length;
@@ -89,7 +90,8 @@ static bool path_matches(const struct srv_route *route, const char *path, char *
     if (brace == NULL)
         return strcmp(path, route->path) == 0;
     return strncmp(path, route->path, fixed) == 0 && path[fixed] != '\0' &&
-           strchr(path + fixed, '/') == NULL && srv_percent_decode(path + fixed, tail, tail_size);
+           strchr(path + fixed, '/') == NULL &&
+           srv_percent_decode(path + fixed, tail, tail_size);
 }
 
 /* HEAD is GET without the body, which the HTTP library leaves out. */
@@ -126,7 +128,8 @@ void srv_route_allow(const char *path, char *text, size_t size)
         const size_t used = strlen(text);
 
         if (path_matches(&ROUTES[r], path, tail, sizeof tail))
-            snprintf(text + used, size - used, "%s, ", get ? "GET, HEAD" : ROUTES[r].method);
+            snprintf(text + used, size - used, "%s, ",
+                     get ? "GET, HEAD" : ROUTES[r].method);
     }
     snprintf(text + strlen(text), size - strlen(text), "OPTIONS");
 }

@@ -1,9 +1,9 @@
 /*
- * srv_watch.c - absolute deadlines: a thread that ends connections which take too long, and
- * lets refused ones linger until their sender has read the answer.
+ * srv_watch.c - absolute deadlines: a thread that ends connections which take too long,
+ * and lets refused ones linger until their sender has read the answer.
  * Not here: the deadline of the computation (the API asks `expired`).
- * Start reading at watch_main.  The HTTP library's own timeout ends only silent connections;
- * one that drips a byte now and then outlives it.
+ * Start reading at watch_main.  The HTTP library's own timeout ends only silent
+ * connections; one that drips a byte now and then outlives it.
  */
 #include "server/srv.h"
 
@@ -69,7 +69,8 @@ static void connections_check(struct srv_watch *watch)
     for (struct srv_connection *c = watch->connections; c != NULL; c = c->next) {
         const enum srv_phase phase = atomic_load(&c->phase);
 
-        if (phase != SRV_WORKING && phase != SRV_EXPIRED && now > atomic_load(&c->until_us))
+        if (phase != SRV_WORKING && phase != SRV_EXPIRED &&
+            now > atomic_load(&c->until_us))
             connection_expire(c, phase);
     }
     pthread_mutex_unlock(&watch->lock);
@@ -81,7 +82,8 @@ static bool linger_drain(const struct lingering *linger, int64_t now)
     char waste[LINGER_READ_BYTES];
     ssize_t n = recv(linger->fd, waste, sizeof waste, MSG_DONTWAIT);
 
-    return now < linger->until_us && (n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR)));
+    return now < linger->until_us &&
+           (n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR)));
 }
 
 static void lingers_check(struct srv_watch *watch)
@@ -148,7 +150,8 @@ struct srv_watch *srv_watch_new(struct srv_server *server)
     watch->server = server;
     pthread_mutex_init(&watch->lock, NULL);
     watch->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (watch->wake_fd >= 0 && pthread_create(&watch->thread, NULL, watch_main, watch) == 0)
+    if (watch->wake_fd >= 0 &&
+        pthread_create(&watch->thread, NULL, watch_main, watch) == 0)
         return watch;
     if (watch->wake_fd >= 0)
         close(watch->wake_fd);
@@ -173,7 +176,7 @@ void srv_watch_free(struct srv_watch *watch)
     free(watch);
 }
 
-/* A new connection, to send a request line before the idle timeout; NULL without memory. */
+/* A new connection, to send a request line in time; NULL without memory. */
 struct srv_connection *srv_watch_open(struct srv_watch *watch, int fd)
 {
     struct srv_connection *connection = calloc(1, sizeof *connection);
@@ -192,8 +195,8 @@ struct srv_connection *srv_watch_open(struct srv_watch *watch, int fd)
     return connection;
 }
 
-/* Keeps a copy of the socket open, its sending side closed: closing it while the peer still
-   sends would reset the connection and could destroy the answer before it is read. */
+/* Keeps a copy of the socket open, its sending side closed: closing it while the peer
+   still sends would reset the connection and could destroy the unread answer. */
 static void linger_begin(struct srv_watch *watch, int fd)
 {
     int copy;

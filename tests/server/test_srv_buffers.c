@@ -33,7 +33,8 @@ static struct api_buffer made(size_t cap)
 Test(buffers, best_fit_and_bound)
 {
     struct srv_buffers store = { .lock = PTHREAD_MUTEX_INITIALIZER, .max_bytes = 1000 };
-    struct api_buffer small = made(100), middle = made(300), large = made(600), more = made(1);
+    struct api_buffer small = made(100), middle = made(300), large = made(600),
+                      more = made(1);
     struct api_buffer taken;
 
     srv_buffers_give(&store, &large);
@@ -58,7 +59,8 @@ Test(buffers, best_fit_and_bound)
 
 Test(buffers, large_ones_are_not_tied_up)
 {
-    struct srv_buffers store = { .lock = PTHREAD_MUTEX_INITIALIZER, .max_bytes = 10 << 20 };
+    struct srv_buffers store = { .lock = PTHREAD_MUTEX_INITIALIZER,
+                                 .max_bytes = 10 << 20 };
     struct api_buffer large = made(1 << 20), tight = made(8);
     struct api_buffer taken;
 

@@ -1,5 +1,6 @@
 /*
- * test_srv_config.c - options from flags and environment, and the defaults made from a machine.
+ * test_srv_config.c - options from flags and environment, and the defaults made
+ * from a machine.
  * Not here: reading the machine (test_srv_limits.c).
  * Start reading at read_options.
  */
@@ -77,12 +78,14 @@ Test(config, every_row_refuses_what_is_no_value)
         const bool any_text = strcmp(srv_option_name(o), "host") == 0;
 
         snprintf(flag, sizeof flag, "--%s=no such value", srv_option_name(o));
-        cr_expect_eq(read_options(&config, &action, flags, no_env, message, sizeof message),
-                     any_text, "%s", flag);
+        cr_expect_eq(
+            read_options(&config, &action, flags, no_env, message, sizeof message),
+            any_text, "%s", flag);
         if (!any_text)
             cr_expect_not_null(strstr(message, srv_option_name(o)), "%s", message);
         flag[strcspn(flag, "=")] = '\0';
-        cr_expect_not(read_options(&config, &action, flags, no_env, message, sizeof message));
+        cr_expect_not(
+            read_options(&config, &action, flags, no_env, message, sizeof message));
     }
     cr_expect_null(srv_option_name(srv_option_count()));
 }
@@ -108,7 +111,8 @@ static bool derive(struct srv_config *config, struct srv_machine machine, char *
     return ok;
 }
 
-/* The formula's promise: what can be in use at once stays well below the container's size. */
+/* The formula's promise: what can be in use at once stays well below the container's
+   size. */
 Test(config, limits_fit_small_and_large_memory)
 {
     static const size_t MIB[] = { 256, 512, 1024, 4096, 24000, 1000000 };
@@ -126,8 +130,8 @@ Test(config, limits_fit_small_and_large_memory)
             all = (size_t)(k.body_total_max_bytes +
                            k.workers * (k.memory_max_bytes + k.answer_max_bytes)) +
                   machine.memory_bytes / 16;
-            cr_expect_leq(all, machine.memory_bytes / 16 * 11, "%zu MiB, %u cores", MIB[m],
-                          CORES[c]);
+            cr_expect_leq(all, machine.memory_bytes / 16 * 11, "%zu MiB, %u cores",
+                          MIB[m], CORES[c]);
             cr_expect_geq(k.body_total_max_bytes, k.body_max_bytes);
             cr_expect_leq(k.connection_max, 8192);
         }

@@ -47,15 +47,18 @@ Test(cors, allowed_origin)
             srv_cors_headers(CASES[c].origins, CASES[c].origin, preflight, see, &seen);
             cr_expect_str_eq(seen.origin, CASES[c].allowed, "case %zu", c);
             cr_expect_eq(seen.vary, CASES[c].origins[0] != '\0', "case %zu", c);
-            cr_expect_eq(seen.methods, preflight && CASES[c].allowed[0] != '\0', "case %zu", c);
+            cr_expect_eq(seen.methods, preflight && CASES[c].allowed[0] != '\0',
+                         "case %zu", c);
         }
 }
 
 Test(cors, origins_option)
 {
     static const char *const GOOD[] = { "", "*", "http://a", "http://a,https://b.c:1" };
-    static const char *const BAD[] = { "a", "http://", "http://a/", "http://a,", ",", "*,http://a",
-                                       "http://a, http://b", "://a" };
+    static const char *const BAD[] = {
+        "a", "http://",    "http://a/",          "http://a,",
+        ",", "*,http://a", "http://a, http://b", "://a"
+    };
 
     for (size_t g = 0; g < COUNT(GOOD); g++)
         cr_expect(srv_cors_origins_ok(GOOD[g]), "%s", GOOD[g]);

@@ -24,31 +24,42 @@ struct header_case {
 
 /* clang-format off */
 static const struct header_case CASES[] = {
-    { POST, { JSON, LENGTH },                                   NONE,                    false },
-    { POST, { JSON, { "transfer-encoding", "Chunked" } },       NONE,                    false },
-    { GET,  { { 0 } },                                          NONE,                    false },
-    { GET,  { { "Accept", "text/html" }, { "Accept", "*/*" } }, NONE,                    false },
-    { POST, { JSON, LENGTH, { "Expect", "100-Continue" } },     NONE,                    false },
-    { "OPTIONS", "/nope", { { 0 } },                            NONE,                    false },
-    { POST, { JSON, LENGTH, { "Transfer-Encoding", "chunked" } }, API_P_BAD_REQUEST,     true  },
-    { POST, { JSON, LENGTH, LENGTH },                           API_P_BAD_REQUEST,       true  },
-    { POST, { JSON, JSON, LENGTH },                             API_P_BAD_REQUEST,       true  },
-    { POST, { JSON, { "Content-Length", "-5" } },               API_P_BAD_REQUEST,       true  },
-    { POST, { JSON, { "Content-Length ", "5" } },               API_P_BAD_REQUEST,       true  },
-    { GET,  { { "X", "a\x02" } },                               API_P_BAD_REQUEST,       true  },
-    { POST, { JSON, { "Transfer-Encoding", "gzip, chunked" } }, API_P_TRANSFER_CODING,   true  },
-    { POST, { JSON, { "Content-Length", "1001" } },             API_P_BODY_TOO_LARGE,    true  },
-    { GET,  { { "Content-Length", "1001" } },                   API_P_BODY_TOO_LARGE,    true  },
-    { "OPTIONS", "/", { { "Content-Length", "1001" } },         API_P_BODY_TOO_LARGE,    true  },
-    { POST, { JSON, LENGTH, { "Expect", "x" } },                API_P_EXPECTATION,       true  },
-    { POST, { JSON },                                           API_P_LENGTH_REQUIRED,   false },
-    { POST, { LENGTH },                                         API_P_MEDIA_TYPE,        false },
-    { POST, { LENGTH, { "Expect", "100-continue" } },           API_P_MEDIA_TYPE,        true  },
-    { POST, { { "Transfer-Encoding", "chunked" } },             API_P_MEDIA_TYPE,        true  },
-    { POST, { JSON, LENGTH, { "Content-Encoding", "gzip" } },   API_P_MEDIA_TYPE,        false },
-    { POST, { JSON, LENGTH, { "Accept", "text/html" } },        API_P_NOT_ACCEPTABLE,    false },
-    { "GET", "/nope", { { 0 } },                                API_P_NOT_FOUND,         false },
-    { "GET", "/v1/attention", { { 0 } },                        API_P_METHOD,            false },
+    { POST, { JSON, LENGTH },                      NONE, false },
+    { POST, { JSON, { "transfer-encoding", "Chunked" } },
+      NONE, false },
+    { GET,  { { 0 } },                             NONE, false },
+    { GET,  { { "Accept", "text/html" }, { "Accept", "*/*" } },
+      NONE, false },
+    { POST, { JSON, LENGTH, { "Expect", "100-Continue" } },
+      NONE, false },
+    { "OPTIONS", "/nope", { { 0 } },               NONE, false },
+    { POST, { JSON, LENGTH, { "Transfer-Encoding", "chunked" } },
+      API_P_BAD_REQUEST, true },
+    { POST, { JSON, LENGTH, LENGTH },              API_P_BAD_REQUEST, true },
+    { POST, { JSON, JSON, LENGTH },                API_P_BAD_REQUEST, true },
+    { POST, { JSON, { "Content-Length", "-5" } },  API_P_BAD_REQUEST, true },
+    { POST, { JSON, { "Content-Length ", "5" } },  API_P_BAD_REQUEST, true },
+    { GET,  { { "X", "a\x02" } },                  API_P_BAD_REQUEST, true },
+    { POST, { JSON, { "Transfer-Encoding", "gzip, chunked" } },
+      API_P_TRANSFER_CODING, true },
+    { POST, { JSON, { "Content-Length", "1001" } },
+      API_P_BODY_TOO_LARGE, true },
+    { GET,  { { "Content-Length", "1001" } },      API_P_BODY_TOO_LARGE, true },
+    { "OPTIONS", "/", { { "Content-Length", "1001" } },
+      API_P_BODY_TOO_LARGE, true },
+    { POST, { JSON, LENGTH, { "Expect", "x" } },   API_P_EXPECTATION, true },
+    { POST, { JSON },                              API_P_LENGTH_REQUIRED, false },
+    { POST, { LENGTH },                            API_P_MEDIA_TYPE, false },
+    { POST, { LENGTH, { "Expect", "100-continue" } },
+      API_P_MEDIA_TYPE, true },
+    { POST, { { "Transfer-Encoding", "chunked" } },
+      API_P_MEDIA_TYPE, true },
+    { POST, { JSON, LENGTH, { "Content-Encoding", "gzip" } },
+      API_P_MEDIA_TYPE, false },
+    { POST, { JSON, LENGTH, { "Accept", "text/html" } },
+      API_P_NOT_ACCEPTABLE, false },
+    { "GET", "/nope", { { 0 } },                   API_P_NOT_FOUND, false },
+    { "GET", "/v1/attention", { { 0 } },           API_P_METHOD, false },
 };
 /* clang-format on */
 
@@ -76,14 +87,17 @@ Test(headers, every_case)
         problem = request.problem.set ? (int)request.problem.kind : NONE;
         cr_expect_eq(problem, CASES[c].problem, "case %zu: problem %d", c, problem);
         cr_expect_eq(request.problem.close, CASES[c].close, "case %zu: close", c);
-        cr_expect_eq(request.allow[0] != '\0', problem == API_P_METHOD, "case %zu: allow", c);
+        cr_expect_eq(request.allow[0] != '\0', problem == API_P_METHOD, "case %zu: allow",
+                     c);
     }
 }
 
 Test(headers, host_is_needed_in_1_1)
 {
     static struct srv_server server = { .limits.body_max_bytes = 1000 };
-    struct srv_request request = { .server = &server, .method = "GET", .path = "/health/live" };
+    struct srv_request request = { .server = &server,
+                                   .method = "GET",
+                                   .path = "/health/live" };
 
     srv_request_check(&request, false);
     cr_expect_not(request.problem.set);

@@ -1,5 +1,6 @@
 /*
- * test_srv_limits.c - limits of cgroups, version 1 and 2, from files as the kernel writes them.
+ * test_srv_limits.c - limits of cgroups, version 1 and 2, from files as the kernel
+ * writes them.
  * Not here: what is made of them (test_srv_config.c).
  * Start reading at version_2.
  */
@@ -36,7 +37,8 @@ static void put(const char *path, const char *text)
     FILE *out;
 
     snprintf(file, sizeof file, "%s%s", root, path);
-    for (char *slash = strchr(file + strlen(root) + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+    for (char *slash = strchr(file + strlen(root) + 1, '/'); slash;
+         slash = strchr(slash + 1, '/')) {
         *slash = '\0';
         mkdir(file, 0700);
         *slash = '/';

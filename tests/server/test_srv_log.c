@@ -1,5 +1,6 @@
 /*
- * test_srv_log.c - log lines are JSON whatever a client sends, and never wait for a reader.
+ * test_srv_log.c - log lines are JSON whatever a client sends, and never wait for
+ * a reader.
  * Not here: which lines there are (tests/http/server_routes.py).
  * Start reading at escapes.
  */
@@ -29,7 +30,8 @@ Test(log, one_whole_line, .timeout = 10)
                                           .path = "/a\"b",
                                           .received_bytes = 3,
                                           .sent_bytes = 4,
-                                          .reply = { .status = 404, .error = "not_found" } };
+                                          .reply = { .status = 404,
+                                                     .error = "not_found" } };
     struct srv_log log = { .lock = PTHREAD_MUTEX_INITIALIZER, .on = true };
     char line[1024] = "";
     int ends[2];

@@ -1,5 +1,6 @@
 /*
- * test_srv_negotiate.c - media types, tokens, lengths and request ids as clients write them.
+ * test_srv_negotiate.c - media types, tokens, lengths and request ids as clients
+ * write them.
  * Not here: what the server makes of them (test_srv_headers.c).
  * Start reading at the tables.
  */
@@ -42,18 +43,22 @@ Test(accept, closest_range_decides)
     };
 
     for (size_t c = 0; c < COUNT(CASES); c++)
-        cr_expect_eq(srv_accepts(CASES[c].accept, "application/json"), CASES[c].allowed, "%s",
-                     CASES[c].accept ? CASES[c].accept : "(none)");
+        cr_expect_eq(srv_accepts(CASES[c].accept, "application/json"), CASES[c].allowed,
+                     "%s", CASES[c].accept ? CASES[c].accept : "(none)");
 }
 
 Test(content_type, json_in_utf_8_only)
 {
-    static const char *const GOOD[] = { "application/json", "application/json;charset=utf-8",
+    static const char *const GOOD[] = { "application/json",
+                                        "application/json;charset=utf-8",
                                         "Application/JSON ; CharSet=\"UTF-8\"",
                                         "application/json; x=y; charset=utf-8" };
-    static const char *const BAD[] = { "", "text/json", "application/json charset",
+    static const char *const BAD[] = { "",
+                                       "text/json",
+                                       "application/json charset",
                                        "application/json; charset=latin-1",
-                                       "application/json; charset=\"utf-8", "application/jsonx",
+                                       "application/json; charset=\"utf-8",
+                                       "application/jsonx",
                                        "application/json, application/json" };
 
     cr_expect_not(srv_is_json(NULL));
@@ -65,8 +70,9 @@ Test(content_type, json_in_utf_8_only)
 
 Test(content_length, digits_only)
 {
-    static const char *const BAD[] = { "",   " ",    "-1",  "+1",   "1 1",
-                                       "1,", "0x10", "1.0", "1e3", "18446744073709551616" };
+    static const char *const BAD[] = {
+        "", " ", "-1", "+1", "1 1", "1,", "0x10", "1.0", "1e3", "18446744073709551616"
+    };
     uint64_t length = 7;
 
     for (size_t b = 0; b < COUNT(BAD); b++)

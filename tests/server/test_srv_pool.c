@@ -1,5 +1,6 @@
 /*
- * test_srv_pool.c - every task runs once, the queue is bounded, and parallel work always ends.
+ * test_srv_pool.c - every task runs once, the queue is bounded, and parallel work
+ * always ends.
  * Not here: requests (tests/http/server_limits.py).
  * Start reading at the tests named parallel_*.
  */
@@ -56,7 +57,8 @@ Test(pool, queue_is_bounded, .timeout = 20)
     struct srv_pool *pool = srv_pool_new(1, 2, &limits, count_task, &gate_open);
 
     push_when_free(pool, &tasks[0].task);
-    push_when_free(pool, &tasks[1].task); /* waits for the worker to have taken the first */
+    push_when_free(pool,
+                   &tasks[1].task); /* waits for the worker to have taken the first */
     push_when_free(pool, &tasks[2].task);
     cr_expect_not(srv_pool_reserve(pool));
     cr_expect_not(srv_pool_reserve(pool), "a refusal takes no place");
@@ -75,7 +77,8 @@ static void count_piece(void *arg, size_t piece)
 static void expect_ones(atomic_int *ran, size_t count)
 {
     for (size_t p = 0; p < count; p++)
-        cr_assert_eq(atomic_load(&ran[p]), 1, "piece %zu ran %d times", p, atomic_load(&ran[p]));
+        cr_assert_eq(atomic_load(&ran[p]), 1, "piece %zu ran %d times", p,
+                     atomic_load(&ran[p]));
 }
 
 Test(pool, parallel_from_outside, .timeout = 20)

@@ -26,7 +26,8 @@ Test(routes, every_row_is_found)
         brace = strchr(path, '{');
         if (brace != NULL)
             snprintf(brace, 4, "abc");
-        cr_expect_eq(srv_route_find(route->method, path, tail, sizeof tail, &known), route);
+        cr_expect_eq(srv_route_find(route->method, path, tail, sizeof tail, &known),
+                     route);
         cr_expect(known);
         cr_expect_str_eq(tail, brace != NULL ? "abc" : "");
         cr_expect((route->handler == NULL) != (route->local == NULL), "%s", route->path);
@@ -40,7 +41,8 @@ Test(routes, head_is_get)
 {
     bool known;
 
-    cr_expect_eq(find("HEAD", "/health/live", &known), find("GET", "/health/live", &known));
+    cr_expect_eq(find("HEAD", "/health/live", &known),
+                 find("GET", "/health/live", &known));
     cr_expect_not_null(find("HEAD", "/health/live", &known));
     cr_expect_eq(find("HEAD", "/v1/attention", &known), NULL);
 }
