@@ -26,9 +26,9 @@ struct srv_server;
 /* ---- options and what the machine allows: srv_config.c, srv_limits.c ---- */
 
 enum {
-    SRV_DERIVED = -1,            /* an option nobody set: srv_config_derive fills it */
-    SRV_THREADS_MAX = 32,        /* I/O threads and workers that may call the BLAS   */
-    SRV_FILES_SPARE = 64         /* descriptors that are no client connections       */
+    SRV_DERIVED = -1,     /* an option nobody set: srv_config_derive fills it */
+    SRV_THREADS_MAX = 32, /* I/O threads and workers that may call the BLAS   */
+    SRV_FILES_SPARE = 64  /* descriptors that are no client connections       */
 };
 
 struct srv_config {
@@ -107,10 +107,10 @@ struct srv_headers {
     const char *host, *content_length, *transfer_encoding, *content_type,
         *content_encoding;
     const char *accept, *accept_encoding, *expect, *origin, *request_id;
-    size_t bytes;                /* of all header lines                         */
-    bool repeated;               /* one that may stand only once stands twice   */
-    bool malformed;              /* a name or value with a forbidden character  */
-    bool too_long;               /* Accept lines that cannot be kept            */
+    size_t bytes;   /* of all header lines                         */
+    bool repeated;  /* one that may stand only once stands twice   */
+    bool malformed; /* a name or value with a forbidden character  */
+    bool too_long;  /* Accept lines that cannot be kept            */
     char accept_joined[SRV_ACCEPT_MAX];
 };
 void srv_headers_add(struct srv_headers *headers, const char *name, const char *value);
@@ -125,11 +125,11 @@ bool srv_id_is_sane(const char *id);
 void srv_id_make(char *id, size_t size);
 
 struct srv_route {
-    const char *method, *path;   /* a path may end in /{name}                        */
-    api_handler_fn *handler;     /* of the API; or NULL:                             */
+    const char *method, *path; /* a path may end in /{name}                        */
+    api_handler_fn *handler;   /* of the API; or NULL:                             */
     void (*local)(struct srv_server *server, struct api_reply *reply);
-    bool worker;                 /* has a body and runs on a worker; else where it is */
-    const char *answers;         /* media type that Accept must allow; NULL = any    */
+    bool worker;         /* has a body and runs on a worker; else where it is */
+    const char *answers; /* media type that Accept must allow; NULL = any    */
 };
 size_t srv_route_count(void);
 const struct srv_route *srv_route_at(size_t row);
@@ -142,40 +142,40 @@ bool srv_percent_decode(const char *text, char *out, size_t size);
 /* ---- one request: srv_request.c ---- */
 
 enum srv_stage {
-    SRV_LINE,                    /* the request line is known             */
-    SRV_BODY,                    /* the header was read, the body follows */
-    SRV_WORK,                    /* queued or running; suspended          */
-    SRV_DONE                     /* `reply` is ready to be sent           */
+    SRV_LINE, /* the request line is known             */
+    SRV_BODY, /* the header was read, the body follows */
+    SRV_WORK, /* queued or running; suspended          */
+    SRV_DONE  /* `reply` is ready to be sent           */
 };
 
 struct srv_problem {
     enum api_problem_kind kind;
-    const char *detail;          /* NULL = the table's sentence           */
+    const char *detail; /* NULL = the table's sentence           */
     bool set, close, numbers;
     size_t want, got;
 };
 
 struct srv_request {
-    struct srv_task task;        /* first: a worker gets this             */
-    struct srv_request *next;    /* in the free-list                      */
+    struct srv_task task;     /* first: a worker gets this             */
+    struct srv_request *next; /* in the free-list                      */
     struct srv_server *server;
     struct srv_connection *connection;
     struct MHD_Connection *mhd;
-    atomic_int references;       /* the request's and its response's      */
+    atomic_int references; /* the request's and its response's      */
     enum srv_stage stage;
     const struct srv_route *route;
     struct srv_headers headers;
     struct srv_problem problem;
     struct api_reply reply;
     struct api_buffer body, out;
-    size_t held_bytes;           /* taken from server->held               */
+    size_t held_bytes; /* taken from server->held               */
     uint64_t received_bytes, declared_bytes, sent_bytes;
     bool chunked, preflight, close;
     bool (*expired)(void *);
     int64_t start_us, queued_us, begun_us, deadline_us;
     char id[SRV_ID_MAX + 1], method[16], path[SRV_PATH_MAX], tail[SRV_PATH_MAX];
     char allow[64], detail[128];
-    size_t target_bytes;         /* length of the request target          */
+    size_t target_bytes; /* length of the request target          */
 };
 
 struct srv_request *srv_request_new(struct srv_server *server);
@@ -191,11 +191,11 @@ void srv_request_check(struct srv_request *request, bool http_1_1);
 /* ---- connections and their absolute deadlines: srv_watch.c ---- */
 
 enum srv_phase {
-    SRV_WAITING,                 /* no request line yet                       */
-    SRV_RECEIVING,               /* header or body on the way                 */
-    SRV_WORKING,                 /* the server's turn: no deadline here       */
-    SRV_SENDING,                 /* the answer on the way                     */
-    SRV_EXPIRED                  /* the watcher has ended it                  */
+    SRV_WAITING,   /* no request line yet                       */
+    SRV_RECEIVING, /* header or body on the way                 */
+    SRV_WORKING,   /* the server's turn: no deadline here       */
+    SRV_SENDING,   /* the answer on the way                     */
+    SRV_EXPIRED    /* the watcher has ended it                  */
 };
 
 struct srv_connection {
@@ -241,7 +241,7 @@ struct srv_log {
     pthread_mutex_t lock;
     bool on;
     int fd;
-    unsigned long dropped;       /* lines that a full pipe did not take */
+    unsigned long dropped; /* lines that a full pipe did not take */
 };
 void srv_log_request(struct srv_log *log, const struct srv_request *request);
 void srv_log_event(struct srv_log *log, const char *event, const char *format, ...)
@@ -264,10 +264,10 @@ struct srv_server {
     pthread_mutex_t requests_lock;
     struct srv_request *requests_free;
     unsigned requests_free_count;
-    atomic_uint in_flight;       /* from the request line to the last byte sent      */
-    atomic_bool draining;        /* ready answers 503                                */
-    atomic_bool closing;         /* the listen socket is closed: answers end theirs  */
-    atomic_bool abandoned;       /* drain time is over: nothing more is computed     */
+    atomic_uint in_flight; /* from the request line to the last byte sent      */
+    atomic_bool draining;  /* ready answers 503                                */
+    atomic_bool closing;   /* the listen socket is closed: answers end theirs  */
+    atomic_bool abandoned; /* drain time is over: nothing more is computed     */
 };
 
 bool srv_http_start(struct srv_server *server, int listen_fd);

@@ -57,7 +57,7 @@ static bool is_waste(size_t cap, size_t use)
 /* A buffer with len 0, warm if a fitting one is there; SIZE_MAX asks for the largest. */
 struct api_buffer srv_buffers_take(struct srv_buffers *buffers, size_t want)
 {
-    struct api_buffer taken = { 0 };
+    struct api_buffer taken = {0};
     size_t best = 0;
 
     pthread_mutex_lock(&buffers->lock);
@@ -91,13 +91,13 @@ void srv_buffers_give(struct srv_buffers *buffers, struct api_buffer *buffer)
     pthread_mutex_unlock(&buffers->lock);
     if (!kept)
         api_buffer_free(buffer);
-    *buffer = (struct api_buffer){ 0 };
+    *buffer = (struct api_buffer){0};
 }
 
 /* Moves a short text out of a large buffer, which becomes free for the next large one. */
 void srv_buffers_shrink(struct srv_buffers *buffers, struct api_buffer *buffer)
 {
-    struct api_buffer small = { .len = buffer->len, .cap = buffer->len };
+    struct api_buffer small = {.len = buffer->len, .cap = buffer->len};
 
     if (!is_waste(buffer->cap, buffer->len) || (small.p = malloc(small.cap)) == NULL)
         return;

@@ -28,7 +28,10 @@ struct srv_option {
 };
 #define FIELD(f) offsetof(struct srv_config, f)
 
-static bool any_host(const char *text) { return *text != '\0'; }
+static bool any_host(const char *text)
+{
+    return *text != '\0';
+}
 
 static bool log_kind(const char *text)
 {
@@ -81,7 +84,10 @@ static const struct srv_option OPTIONS[] = {
 };
 /* clang-format on */
 
-size_t srv_option_count(void) { return COUNT(OPTIONS); }
+size_t srv_option_count(void)
+{
+    return COUNT(OPTIONS);
+}
 
 const char *srv_option_name(size_t row)
 {
@@ -177,9 +183,9 @@ static bool action_set(const char *argument, enum srv_action *action)
         const char *flag;
         enum srv_action action;
     } ACTIONS[] = {
-        { "--help", SRV_HELP },
-        { "--version", SRV_VERSION },
-        { "--healthcheck", SRV_HEALTHCHECK },
+        {"--help", SRV_HELP},
+        {"--version", SRV_VERSION},
+        {"--healthcheck", SRV_HEALTHCHECK},
     };
 
     for (size_t a = 0; a < COUNT(ACTIONS); a++)

@@ -51,9 +51,9 @@ static const char *address_to_ask(const char *host)
 
 static int connect_to(const char *host, const char *port)
 {
-    const struct addrinfo hints = { .ai_flags = AI_NUMERICHOST | AI_NUMERICSERV,
-                                    .ai_socktype = SOCK_STREAM };
-    const struct timeval timeout = { .tv_sec = CHECK_TIMEOUT_S };
+    const struct addrinfo hints = {.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV,
+                                   .ai_socktype = SOCK_STREAM};
+    const struct timeval timeout = {.tv_sec = CHECK_TIMEOUT_S};
     struct addrinfo *found = NULL;
     int fd;
 

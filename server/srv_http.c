@@ -163,9 +163,8 @@ static enum MHD_Result on_body(struct srv_request *request, const char *data,
 static void write_preflight(struct srv_request *request)
 {
     srv_route_allow(request->path, request->allow, sizeof request->allow);
-    request->reply = (struct api_reply){ .status = MHD_HTTP_NO_CONTENT,
-                                         .allow = request->allow,
-                                         .out = &request->out };
+    request->reply = (struct api_reply){
+        .status = MHD_HTTP_NO_CONTENT, .allow = request->allow, .out = &request->out};
 }
 
 /* Suspends the connection until a worker has written the reply; false = the queue is
@@ -213,7 +212,7 @@ static enum MHD_Result on_request(void *server, struct MHD_Connection *mhd,
 
     (void)server, (void)mhd, (void)url;
     if (request == NULL)
-        return MHD_NO;           /* no memory for a record */
+        return MHD_NO; /* no memory for a record */
     if (request->stage == SRV_LINE)
         return on_header(request, method, version);
     if (request->stage == SRV_BODY && *bytes > 0)
@@ -304,8 +303,8 @@ bool srv_http_start(struct srv_server *server, int listen_fd)
 {
     const unsigned threads = (unsigned)server->config.io_threads;
     struct MHD_OptionItem pool[] = {
-        { threads > 1 ? MHD_OPTION_THREAD_POOL_SIZE : MHD_OPTION_END, threads, NULL },
-        { MHD_OPTION_END, 0, NULL },
+        {threads > 1 ? MHD_OPTION_THREAD_POOL_SIZE : MHD_OPTION_END, threads, NULL},
+        {MHD_OPTION_END, 0, NULL},
     };
 
     if (!srv_library_setup(server))

@@ -44,9 +44,9 @@ static bool kind_of(unsigned status, enum api_problem_kind *kind)
         unsigned status;
         enum api_problem_kind kind;
     } KINDS[] = {
-        { 400, API_P_BAD_REQUEST },  { 413, API_P_BODY_TOO_LARGE },
-        { 414, API_P_URI_TOO_LONG }, { 431, API_P_HEADERS_TOO_LARGE },
-        { 500, API_P_INTERNAL },     { 501, API_P_TRANSFER_CODING },
+        {400, API_P_BAD_REQUEST},  {413, API_P_BODY_TOO_LARGE},
+        {414, API_P_URI_TOO_LONG}, {431, API_P_HEADERS_TOO_LARGE},
+        {500, API_P_INTERNAL},     {501, API_P_TRANSFER_CODING},
     };
 
     for (size_t k = 0; k < COUNT(KINDS); k++)

@@ -13,8 +13,14 @@
 
 enum { PATH_BYTES = 1024 };
 
-static int64_t at_least(int64_t value, int64_t min) { return value < min ? min : value; }
-static int64_t at_most(int64_t value, int64_t max) { return value > max ? max : value; }
+static int64_t at_least(int64_t value, int64_t min)
+{
+    return value < min ? min : value;
+}
+static int64_t at_most(int64_t value, int64_t max)
+{
+    return value > max ? max : value;
+}
 
 static void set_unless(int64_t *field, int64_t value)
 {

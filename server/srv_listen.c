@@ -57,10 +57,10 @@ static int bound_socket(const struct addrinfo *address)
    has been written to `errors`. */
 int srv_listen(const struct srv_config *config, char *url, size_t url_size, FILE *errors)
 {
-    const struct addrinfo hints = { .ai_flags =
-                                        AI_NUMERICHOST | AI_NUMERICSERV | AI_PASSIVE,
-                                    .ai_socktype = SOCK_STREAM };
-    struct sockaddr_storage address = { 0 };
+    const struct addrinfo hints = {.ai_flags =
+                                       AI_NUMERICHOST | AI_NUMERICSERV | AI_PASSIVE,
+                                   .ai_socktype = SOCK_STREAM};
+    struct sockaddr_storage address = {0};
     socklen_t size = sizeof address;
     struct addrinfo *found = NULL;
     char port[16], text[80];

@@ -54,7 +54,7 @@ static void time_text(char *text, size_t size)
 /* Never waits for a reader: what a full pipe cannot take is dropped and counted. */
 static void line_write(struct srv_log *log, char *line, int length)
 {
-    struct pollfd out = { .fd = log->fd, .events = POLLOUT };
+    struct pollfd out = {.fd = log->fd, .events = POLLOUT};
 
     if (length >= LINE_BYTES - 2)
         length = LINE_BYTES - 2;

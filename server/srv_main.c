@@ -80,7 +80,7 @@ static void on_signal(int number)
    and one of them may be given the signal. */
 static void signals_catch(void)
 {
-    struct sigaction action = { .sa_handler = on_signal, .sa_flags = SA_RESTART };
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
 
     sem_init(&signalled, 0, 0);
     sigemptyset(&action.sa_mask);
@@ -103,15 +103,15 @@ static void signals_block(int how)
 static void signal_wait(void)
 {
     while (sem_wait(&signalled) != 0)
-        continue;                /* interrupted */
+        continue; /* interrupted */
 }
 
 static void sleep_ms(int64_t ms)
 {
-    struct timespec rest = { .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000 };
+    struct timespec rest = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
 
     while (nanosleep(&rest, &rest) != 0)
-        continue;                /* interrupted: sleep the rest */
+        continue; /* interrupted: sleep the rest */
 }
 
 static bool is_quiet(const struct srv_server *server)

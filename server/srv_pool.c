@@ -14,17 +14,17 @@ struct shared_work {
     api_piece_fn *fn;
     void *arg;
     size_t count;
-    atomic_size_t taken;         /* pieces given out; may run past count */
-    unsigned helpers;            /* inside now; under the pool's lock    */
+    atomic_size_t taken; /* pieces given out; may run past count */
+    unsigned helpers;    /* inside now; under the pool's lock    */
     pthread_cond_t left;
 };
 
 struct srv_pool {
     pthread_mutex_t lock;
-    pthread_cond_t changed;      /* a task, shared work, or the end */
+    pthread_cond_t changed; /* a task, shared work, or the end */
     struct srv_task *first, *last;
     struct shared_work *shared;
-    atomic_uint queued;          /* reserved places, filled or not  */
+    atomic_uint queued; /* reserved places, filled or not  */
     unsigned queue_max, workers, idle;
     bool ending;
     srv_task_fn *run;
@@ -122,7 +122,7 @@ static bool worker_add(struct srv_pool *pool, const struct api_limits *limits)
     if (start == NULL)
         return false;
     pool->ctx[w] = api_ctx_new(limits);
-    *start = (struct worker_start){ .pool = pool, .ctx = pool->ctx[w] };
+    *start = (struct worker_start){.pool = pool, .ctx = pool->ctx[w]};
     if (pool->ctx[w] == NULL ||
         pthread_create(&pool->thread[w], NULL, worker_main, start) != 0) {
         api_ctx_free(pool->ctx[w]);
@@ -198,7 +198,7 @@ static void shared_remove(struct srv_pool *pool, const struct shared_work *work)
 void srv_pool_parallel(void *pool_arg, size_t count, api_piece_fn *fn, void *arg)
 {
     struct srv_pool *const pool = pool_arg;
-    struct shared_work work = { .fn = fn, .arg = arg, .count = count };
+    struct shared_work work = {.fn = fn, .arg = arg, .count = count};
 
     if (count <= 1 || pool->workers == 1) {
         for (size_t piece = 0; piece < count; piece++)

@@ -58,7 +58,7 @@ int srv_reply_queue(struct srv_request *request)
     union {
         const char *from;
         char *to;
-    } body = { .from = reply->fixed ? reply->fixed : request->out.p };
+    } body = {.from = reply->fixed ? reply->fixed : request->out.p};
     struct MHD_Response *response;
     int queued;
 
@@ -120,8 +120,8 @@ void srv_connection_send_problem(struct srv_request *request)
     raw.length += 2;
     memcpy(raw.text + raw.length, request->out.p, request->out.len);
     raw.length += request->out.len;
-    if (send(request->connection->fd, raw.text, raw.length,
-             MSG_DONTWAIT | MSG_NOSIGNAL) > 0)
+    if (send(request->connection->fd, raw.text, raw.length, MSG_DONTWAIT | MSG_NOSIGNAL) >
+        0)
         request->sent_bytes = request->out.len;
     request->connection->linger = true;
 }

@@ -136,7 +136,7 @@ void srv_request_refuse(struct srv_request *request, enum api_problem_kind kind,
 {
     if (!request->problem.set)
         request->problem =
-            (struct srv_problem){ .set = true, .kind = kind, .detail = detail };
+            (struct srv_problem){.set = true, .kind = kind, .detail = detail};
 }
 
 /* A body over the limit, said with both numbers. */
@@ -149,9 +149,12 @@ void srv_request_refuse_size(struct srv_request *request, size_t bytes)
     snprintf(request->detail, sizeof request->detail,
              "The body has %s%zu bytes; this server takes at most %zu.",
              request->chunked ? "at least " : "", bytes, max);
-    request->problem = (struct srv_problem){ .set = true, .kind = API_P_BODY_TOO_LARGE,
-                                             .detail = request->detail, .numbers = true,
-                                             .want = max, .got = bytes };
+    request->problem = (struct srv_problem){.set = true,
+                                            .kind = API_P_BODY_TOO_LARGE,
+                                            .detail = request->detail,
+                                            .numbers = true,
+                                            .want = max,
+                                            .got = bytes};
 }
 
 /* Turns the problem into the reply. */
@@ -159,7 +162,7 @@ void srv_request_write_problem(struct srv_request *request)
 {
     const struct srv_problem *problem = &request->problem;
 
-    request->reply = (struct api_reply){ .out = &request->out };
+    request->reply = (struct api_reply){.out = &request->out};
     if (request->allow[0] != '\0')
         request->reply.allow = request->allow;
     api_problem(&request->reply, request->id, problem->kind, problem->detail,

@@ -23,7 +23,10 @@ static const struct srv_route ROUTES[] = {
 };
 /* clang-format on */
 
-size_t srv_route_count(void) { return COUNT(ROUTES); }
+size_t srv_route_count(void)
+{
+    return COUNT(ROUTES);
+}
 
 const struct srv_route *srv_route_at(size_t row)
 {

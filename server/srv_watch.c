@@ -43,7 +43,7 @@ static void wake(struct srv_watch *watch)
     const uint64_t one = 1;
 
     if (write(watch->wake_fd, &one, sizeof one) < 0)
-        return;                  /* the counter is full: it is awake */
+        return; /* the counter is full: it is awake */
 }
 
 /* Ends one connection whose phase is over.  Its I/O thread reads the end of the input and
@@ -51,7 +51,7 @@ static void wake(struct srv_watch *watch)
    What a slow reader has not taken is discarded with its connection. */
 static void connection_expire(struct srv_connection *connection, enum srv_phase phase)
 {
-    const struct linger discard = { .l_onoff = 1 };
+    const struct linger discard = {.l_onoff = 1};
     const bool sending = phase == SRV_SENDING, receiving = phase == SRV_RECEIVING;
 
     if (!atomic_compare_exchange_strong(&connection->phase, &phase, SRV_EXPIRED))
@@ -109,10 +109,10 @@ static void wait_tick(struct srv_watch *watch)
     uint64_t count;
     nfds_t n = 0;
 
-    fds[n++] = (struct pollfd){ .fd = watch->wake_fd, .events = POLLIN };
+    fds[n++] = (struct pollfd){.fd = watch->wake_fd, .events = POLLIN};
     pthread_mutex_lock(&watch->lock);
     for (size_t l = 0; l < watch->lingers; l++)
-        fds[n++] = (struct pollfd){ .fd = watch->linger[l].fd, .events = POLLIN };
+        fds[n++] = (struct pollfd){.fd = watch->linger[l].fd, .events = POLLIN};
     pthread_mutex_unlock(&watch->lock);
     poll(fds, n, TICK_MS);
     if ((fds[0].revents & POLLIN) && read(watch->wake_fd, &count, sizeof count) < 0)
@@ -205,7 +205,7 @@ static void linger_begin(struct srv_watch *watch, int fd)
         return;
     shutdown(copy, SHUT_WR);
     watch->linger[watch->lingers++] =
-        (struct lingering){ .fd = copy, .until_us = srv_now_us() + LINGER_US };
+        (struct lingering){.fd = copy, .until_us = srv_now_us() + LINGER_US};
     wake(watch);
 }
 

@@ -11,7 +11,7 @@
 
 Test(held, budget)
 {
-    struct srv_held held = { .max = 100 };
+    struct srv_held held = {.max = 100};
 
     cr_expect(srv_held_take(&held, 60));
     cr_expect_not(srv_held_take(&held, 41));
@@ -27,12 +27,12 @@ Test(held, budget)
 
 static struct api_buffer made(size_t cap)
 {
-    return (struct api_buffer){ .p = malloc(cap), .len = 3, .cap = cap };
+    return (struct api_buffer){.p = malloc(cap), .len = 3, .cap = cap};
 }
 
 Test(buffers, best_fit_and_bound)
 {
-    struct srv_buffers store = { .lock = PTHREAD_MUTEX_INITIALIZER, .max_bytes = 1000 };
+    struct srv_buffers store = {.lock = PTHREAD_MUTEX_INITIALIZER, .max_bytes = 1000};
     struct api_buffer small = made(100), middle = made(300), large = made(600),
                       more = made(1);
     struct api_buffer taken;
@@ -59,8 +59,7 @@ Test(buffers, best_fit_and_bound)
 
 Test(buffers, large_ones_are_not_tied_up)
 {
-    struct srv_buffers store = { .lock = PTHREAD_MUTEX_INITIALIZER,
-                                 .max_bytes = 10 << 20 };
+    struct srv_buffers store = {.lock = PTHREAD_MUTEX_INITIALIZER, .max_bytes = 10 << 20};
     struct api_buffer large = made(1 << 20), tight = made(8);
     struct api_buffer taken;
 

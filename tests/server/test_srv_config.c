@@ -43,7 +43,7 @@ Test(config, defaults)
 {
     struct srv_config config;
     enum srv_action action;
-    char message[256], *flags[] = { "attentiond", NULL };
+    char message[256], *flags[] = {"attentiond", NULL};
 
     cr_assert(read_options(&config, &action, flags, no_env, message, sizeof message));
     cr_expect_eq(action, SRV_SERVE);
@@ -58,8 +58,8 @@ Test(config, flag_wins_over_environment)
 {
     struct srv_config config;
     enum srv_action action;
-    char message[256], *none[] = { "attentiond", NULL };
-    char *flag[] = { "attentiond", "--port", "8", "--log=off", NULL };
+    char message[256], *none[] = {"attentiond", NULL};
+    char *flag[] = {"attentiond", "--port", "8", "--log=off", NULL};
 
     cr_assert(read_options(&config, &action, none, port_7_env, message, sizeof message));
     cr_expect_eq(config.port, 7);
@@ -74,7 +74,7 @@ Test(config, every_row_refuses_what_is_no_value)
         struct srv_config config;
         enum srv_action action;
         char message[256], flag[64];
-        char *flags[] = { "attentiond", flag, NULL };
+        char *flags[] = {"attentiond", flag, NULL};
         const bool any_text = strcmp(srv_option_name(o), "host") == 0;
 
         snprintf(flag, sizeof flag, "--%s=no such value", srv_option_name(o));
@@ -115,13 +115,13 @@ static bool derive(struct srv_config *config, struct srv_machine machine, char *
    size. */
 Test(config, limits_fit_small_and_large_memory)
 {
-    static const size_t MIB[] = { 256, 512, 1024, 4096, 24000, 1000000 };
-    static const unsigned CORES[] = { 1, 2, 8, 64 };
-    char *none[] = { "attentiond", NULL };
+    static const size_t MIB[] = {256, 512, 1024, 4096, 24000, 1000000};
+    static const unsigned CORES[] = {1, 2, 8, 64};
+    char *none[] = {"attentiond", NULL};
 
     for (size_t m = 0; m < COUNT(MIB); m++)
         for (size_t c = 0; c < COUNT(CORES); c++) {
-            const struct srv_machine machine = { MIB[m] << 20, CORES[c], 20000 };
+            const struct srv_machine machine = {MIB[m] << 20, CORES[c], 20000};
             struct srv_config k;
             size_t all;
 
@@ -139,12 +139,12 @@ Test(config, limits_fit_small_and_large_memory)
 
 Test(config, contradictions_are_refused)
 {
-    const struct srv_machine machine = { (size_t)1 << 30, 4, 1000 };
-    char *threads[] = { "attentiond", "--workers", "31", NULL };
-    char *budget[] = { "attentiond", "--body-total-max", "5", NULL };
-    char *files[] = { "attentiond", "--connection-max", "990", NULL };
-    char *drain[] = { "attentiond", "--drain-time", "1", "--drain-wait", "2", NULL };
-    char *fits[] = { "attentiond", "--workers", "30", "--connection-max", "900", NULL };
+    const struct srv_machine machine = {(size_t)1 << 30, 4, 1000};
+    char *threads[] = {"attentiond", "--workers", "31", NULL};
+    char *budget[] = {"attentiond", "--body-total-max", "5", NULL};
+    char *files[] = {"attentiond", "--connection-max", "990", NULL};
+    char *drain[] = {"attentiond", "--drain-time", "1", "--drain-wait", "2", NULL};
+    char *fits[] = {"attentiond", "--workers", "30", "--connection-max", "900", NULL};
     struct srv_config config;
 
     cr_expect_not(derive(&config, machine, threads));

@@ -28,21 +28,21 @@ Test(cors, allowed_origin)
     static const struct {
         const char *origins, *origin, *allowed;
     } CASES[] = {
-        { "*", NULL, "*" },
-        { "*", "http://a", "*" },
-        { "", "http://a", "" },
-        { "http://a,https://b:8", "http://a", "http://a" },
-        { "http://a,https://b:8", "https://b:8", "https://b:8" },
-        { "http://a,https://b:8", "https://b", "" },
-        { "http://a,https://b:8", "http://a,https://b:8", "" },
-        { "http://a", "http://ab", "" },
-        { "http://a", "", "" },
-        { "http://a", NULL, "" },
+        {"*", NULL, "*"},
+        {"*", "http://a", "*"},
+        {"", "http://a", ""},
+        {"http://a,https://b:8", "http://a", "http://a"},
+        {"http://a,https://b:8", "https://b:8", "https://b:8"},
+        {"http://a,https://b:8", "https://b", ""},
+        {"http://a,https://b:8", "http://a,https://b:8", ""},
+        {"http://a", "http://ab", ""},
+        {"http://a", "", ""},
+        {"http://a", NULL, ""},
     };
 
     for (size_t c = 0; c < COUNT(CASES); c++)
         for (int preflight = 0; preflight <= 1; preflight++) {
-            struct seen seen = { 0 };
+            struct seen seen = {0};
 
             srv_cors_headers(CASES[c].origins, CASES[c].origin, preflight, see, &seen);
             cr_expect_str_eq(seen.origin, CASES[c].allowed, "case %zu", c);
@@ -54,11 +54,10 @@ Test(cors, allowed_origin)
 
 Test(cors, origins_option)
 {
-    static const char *const GOOD[] = { "", "*", "http://a", "http://a,https://b.c:1" };
+    static const char *const GOOD[] = {"", "*", "http://a", "http://a,https://b.c:1"};
     static const char *const BAD[] = {
         "a", "http://",    "http://a/",          "http://a,",
-        ",", "*,http://a", "http://a, http://b", "://a"
-    };
+        ",", "*,http://a", "http://a, http://b", "://a"};
 
     for (size_t g = 0; g < COUNT(GOOD); g++)
         cr_expect(srv_cors_origins_ok(GOOD[g]), "%s", GOOD[g]);

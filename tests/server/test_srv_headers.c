@@ -13,16 +13,16 @@ enum { NONE = API_PROBLEM_COUNT, LINES = 4 };
 struct header_case {
     const char *method, *path;
     const char *line[LINES][2];
-    int problem;                 /* NONE = accepted */
+    int problem; /* NONE = accepted */
     bool close;
 };
 
-#define POST "POST", "/v1/attention"
-#define GET "GET", "/v1/catalog"
-#define JSON { "Content-Type", "application/json" }
+/* clang-format off */
+#define POST   "POST", "/v1/attention"
+#define GET    "GET", "/v1/catalog"
+#define JSON   { "Content-Type", "application/json" }
 #define LENGTH { "Content-Length", "5" }
 
-/* clang-format off */
 static const struct header_case CASES[] = {
     { POST, { JSON, LENGTH },                      NONE, false },
     { POST, { JSON, { "transfer-encoding", "Chunked" } },
@@ -77,10 +77,10 @@ static void check(const struct header_case *c, struct srv_request *request,
 
 Test(headers, every_case)
 {
-    static struct srv_server server = { .limits.body_max_bytes = 1000 };
+    static struct srv_server server = {.limits.body_max_bytes = 1000};
 
     for (size_t c = 0; c < COUNT(CASES); c++) {
-        struct srv_request request = { 0 };
+        struct srv_request request = {0};
         int problem;
 
         check(&CASES[c], &request, &server);
@@ -94,10 +94,9 @@ Test(headers, every_case)
 
 Test(headers, host_is_needed_in_1_1)
 {
-    static struct srv_server server = { .limits.body_max_bytes = 1000 };
-    struct srv_request request = { .server = &server,
-                                   .method = "GET",
-                                   .path = "/health/live" };
+    static struct srv_server server = {.limits.body_max_bytes = 1000};
+    struct srv_request request = {
+        .server = &server, .method = "GET", .path = "/health/live"};
 
     srv_request_check(&request, false);
     cr_expect_not(request.problem.set);
@@ -107,9 +106,9 @@ Test(headers, host_is_needed_in_1_1)
 
 Test(headers, sizes)
 {
-    static struct srv_server server = { .limits.body_max_bytes = 1000 };
-    struct srv_request uri = { .server = &server, .method = "GET", .target_bytes = 9000 };
-    struct srv_request large = { .server = &server, .method = "GET" };
+    static struct srv_server server = {.limits.body_max_bytes = 1000};
+    struct srv_request uri = {.server = &server, .method = "GET", .target_bytes = 9000};
+    struct srv_request large = {.server = &server, .method = "GET"};
     static char value[17000];
 
     srv_headers_add(&uri.headers, "Host", "t");
@@ -124,7 +123,7 @@ Test(headers, sizes)
 
 Test(headers, accept_lines_are_one_list)
 {
-    struct srv_headers headers = { 0 };
+    struct srv_headers headers = {0};
     static char lengthy[SRV_ACCEPT_MAX];
 
     srv_headers_add(&headers, "accept", "a/b");

@@ -25,14 +25,13 @@ Test(log, escapes)
 
 Test(log, one_whole_line, .timeout = 10)
 {
-    static struct srv_request request = { .id = "id-1",
-                                          .method = "GET",
-                                          .path = "/a\"b",
-                                          .received_bytes = 3,
-                                          .sent_bytes = 4,
-                                          .reply = { .status = 404,
-                                                     .error = "not_found" } };
-    struct srv_log log = { .lock = PTHREAD_MUTEX_INITIALIZER, .on = true };
+    static struct srv_request request = {.id = "id-1",
+                                         .method = "GET",
+                                         .path = "/a\"b",
+                                         .received_bytes = 3,
+                                         .sent_bytes = 4,
+                                         .reply = {.status = 404, .error = "not_found"}};
+    struct srv_log log = {.lock = PTHREAD_MUTEX_INITIALIZER, .on = true};
     char line[1024] = "";
     int ends[2];
 
@@ -49,8 +48,8 @@ Test(log, one_whole_line, .timeout = 10)
 
 Test(log, full_pipe_drops_lines, .timeout = 10)
 {
-    static struct srv_request request = { .id = "x" };
-    struct srv_log log = { .lock = PTHREAD_MUTEX_INITIALIZER, .on = true };
+    static struct srv_request request = {.id = "x"};
+    struct srv_log log = {.lock = PTHREAD_MUTEX_INITIALIZER, .on = true};
     int ends[2];
 
     cr_assert_eq(pipe(ends), 0);

@@ -15,31 +15,31 @@ Test(accept, closest_range_decides)
         const char *accept;
         bool allowed;
     } CASES[] = {
-        { NULL, true },
-        { "", true },
-        { "  ", true },
-        { "*/*", true },
-        { "application/*", true },
-        { "application/json", true },
-        { "APPLICATION/Json", true },
-        { "application/json ; q=0.5", true },
-        { "text/html,application/json", true },
-        { "text/html , */*;q=0.1", true },
-        { "application/json;q=0.001, */*;q=0", true },
-        { "application/json;version=1;q=1", true },
-        { "text/html;q=0,application/*", true },
-        { "application/json;q=\"1\"", true },
-        { "text/html", false },
-        { "application/jsonp", false },
-        { "application/jso", false },
-        { "image/*", false },
-        { "application/json;q=0", false },
-        { "application/json;q=0.000", false },
-        { "*/*;q=0", false },
-        { "application/*;q=0, */*", false },
-        { "application/json;q=0, application/*", false },
-        { "*", false },
-        { ",", false },
+        {NULL, true},
+        {"", true},
+        {"  ", true},
+        {"*/*", true},
+        {"application/*", true},
+        {"application/json", true},
+        {"APPLICATION/Json", true},
+        {"application/json ; q=0.5", true},
+        {"text/html,application/json", true},
+        {"text/html , */*;q=0.1", true},
+        {"application/json;q=0.001, */*;q=0", true},
+        {"application/json;version=1;q=1", true},
+        {"text/html;q=0,application/*", true},
+        {"application/json;q=\"1\"", true},
+        {"text/html", false},
+        {"application/jsonp", false},
+        {"application/jso", false},
+        {"image/*", false},
+        {"application/json;q=0", false},
+        {"application/json;q=0.000", false},
+        {"*/*;q=0", false},
+        {"application/*;q=0, */*", false},
+        {"application/json;q=0, application/*", false},
+        {"*", false},
+        {",", false},
     };
 
     for (size_t c = 0; c < COUNT(CASES); c++)
@@ -49,17 +49,16 @@ Test(accept, closest_range_decides)
 
 Test(content_type, json_in_utf_8_only)
 {
-    static const char *const GOOD[] = { "application/json",
-                                        "application/json;charset=utf-8",
-                                        "Application/JSON ; CharSet=\"UTF-8\"",
-                                        "application/json; x=y; charset=utf-8" };
-    static const char *const BAD[] = { "",
-                                       "text/json",
-                                       "application/json charset",
-                                       "application/json; charset=latin-1",
-                                       "application/json; charset=\"utf-8",
-                                       "application/jsonx",
-                                       "application/json, application/json" };
+    static const char *const GOOD[] = {
+        "application/json", "application/json;charset=utf-8",
+        "Application/JSON ; CharSet=\"UTF-8\"", "application/json; x=y; charset=utf-8"};
+    static const char *const BAD[] = {"",
+                                      "text/json",
+                                      "application/json charset",
+                                      "application/json; charset=latin-1",
+                                      "application/json; charset=\"utf-8",
+                                      "application/jsonx",
+                                      "application/json, application/json"};
 
     cr_expect_not(srv_is_json(NULL));
     for (size_t g = 0; g < COUNT(GOOD); g++)
@@ -70,9 +69,8 @@ Test(content_type, json_in_utf_8_only)
 
 Test(content_length, digits_only)
 {
-    static const char *const BAD[] = {
-        "", " ", "-1", "+1", "1 1", "1,", "0x10", "1.0", "1e3", "18446744073709551616"
-    };
+    static const char *const BAD[] = {"",   " ",    "-1",  "+1",  "1 1",
+                                      "1,", "0x10", "1.0", "1e3", "18446744073709551616"};
     uint64_t length = 7;
 
     for (size_t b = 0; b < COUNT(BAD); b++)

@@ -12,9 +12,8 @@
 
 enum { TASKS = 200, PIECES = 1000 };
 
-static struct api_limits limits = { .body_max_bytes = 1 << 20,
-                                    .memory_max_bytes = 16 << 20,
-                                    .answer_max_bytes = 1 << 20 };
+static struct api_limits limits = {
+    .body_max_bytes = 1 << 20, .memory_max_bytes = 16 << 20, .answer_max_bytes = 1 << 20};
 
 struct numbered {
     struct srv_task task;
@@ -86,7 +85,7 @@ Test(pool, parallel_from_outside, .timeout = 20)
     struct srv_pool *pool = srv_pool_new(3, 10, &limits, count_task, NULL);
 
     for (size_t round = 0; round < 200; round++) {
-        atomic_int ran[PIECES] = { 0 };
+        atomic_int ran[PIECES] = {0};
 
         srv_pool_parallel(pool, round, count_piece, ran);
         expect_ones(ran, round);
@@ -128,7 +127,6 @@ struct nested {
     atomic_int ran[8][8];
 };
 
-
 static void outer_piece(void *arg, size_t piece)
 {
     struct nested *all = arg;
@@ -161,7 +159,7 @@ Test(pool, idle_workers_help, .timeout = 20)
     struct srv_pool *pool = srv_pool_new(2, 4, &limits, count_task, NULL);
     size_t helped = 0;
 
-    usleep(50000);               /* until the workers have gone to sleep */
+    usleep(50000); /* until the workers have gone to sleep */
     srv_pool_parallel(pool, 100, slow_piece, NULL);
     for (size_t p = 0; p < 100; p++)
         helped += !pthread_equal(seen[p], pthread_self());

@@ -49,19 +49,20 @@ Test(routes, head_is_get)
 
 Test(routes, other_spellings_are_other_paths)
 {
-    static const char *const PATHS[] = { "",
-                                         "/v1/attention/",
-                                         "/V1/attention",
-                                         "//v1/attention",
-                                         "/v1/attentio",
-                                         "/v1%2fattention",
-                                         "/v1/examples/",
-                                         "/v1/examples/a/b",
-                                         "/v1/examples/%",
-                                         "/v1/examples/%4",
-                                         "/v1/examples/%g0",
-                                         "/v1/examples/%\x10""0",
-                                         "/v1/examples/a%00b" };
+    static const char *const PATHS[] = {"",
+                                        "/v1/attention/",
+                                        "/V1/attention",
+                                        "//v1/attention",
+                                        "/v1/attentio",
+                                        "/v1%2fattention",
+                                        "/v1/examples/",
+                                        "/v1/examples/a/b",
+                                        "/v1/examples/%",
+                                        "/v1/examples/%4",
+                                        "/v1/examples/%g0",
+                                        "/v1/examples/%\x10"
+                                        "0",
+                                        "/v1/examples/a%00b"};
     bool known;
 
     for (size_t p = 0; p < COUNT(PATHS); p++) {
@@ -87,14 +88,14 @@ Test(target, path_without_query_and_authority)
     static const struct {
         const char *target, *path;
     } CASES[] = {
-        { "/a", "/a" },
-        { "/a?b", "/a" },
-        { "/?", "/" },
-        { "*", "*" },
-        { "http://h/a/b?c", "/a/b" },
-        { "HTTP://h:80/a", "/a" },
-        { "http://h", "/" },
-        { "http://h?x=/y", "/" },
+        {"/a", "/a"},
+        {"/a?b", "/a"},
+        {"/?", "/"},
+        {"*", "*"},
+        {"http://h/a/b?c", "/a/b"},
+        {"HTTP://h:80/a", "/a"},
+        {"http://h", "/"},
+        {"http://h?x=/y", "/"},
     };
     char path[SRV_PATH_MAX], lengthy[SRV_PATH_MAX + 10];
 
