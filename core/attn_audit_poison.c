@@ -72,30 +72,55 @@ static size_t poison_item(const struct attn_auditor *a, size_t b, struct attn_pr
     return count;
 }
 
-/* Keeps the output of the poisoned run, runs without the poison, and compares the two:
-   only a difference between them is the poison's. */
-static bool compare_unpoisoned(struct attn_auditor *a, const struct attn_trace *poisoned,
-                               struct attn_rows rows, struct attn_diff *diff)
+/* The rows of a run's output, kept as numbers while another run takes its memory. */
+static void keep_rows(const struct attn_tensor *t, struct attn_rows rows, double *kept)
+{
+    for (size_t i = rows.i0; i < rows.i1; i++)
+        for (size_t c = 0; c < t->dim[2]; c++)
+            *kept++ = attn_number(t, attn_place3(t, rows.b0, i) + c);
+}
+
+static void compare_kept(enum attn_object o, const double *kept,
+                         const struct attn_tensor *clean, struct attn_rows rows,
+                         struct attn_diff *diff)
+{
+    *diff = (struct attn_diff){0};
+    for (size_t i = rows.i0; i < rows.i1; i++) {
+        diff->rows++;
+        for (size_t c = 0; c < clean->dim[2]; c++)
+            attn_diff_exact(diff, o, (const size_t[4]){rows.b0, i, c, SIZE_MAX}, *kept++,
+                            attn_number(clean, attn_place3(clean, rows.b0, i) + c));
+    }
+}
+
+/* Runs the poisoned problem.  Where its rows are not those of the trace, it runs once
+   more from Q, K and V on without the poison: only a difference between those two is the
+   poison's. */
+static bool run_poisoned(struct attn_auditor *a, const struct attn_problem *p,
+                         struct attn_rows rows, struct attn_diff *diff)
 {
     const enum attn_object o = attn_rerun_output(a);
-    const struct attn_tensor *is = &poisoned->t[o];
+    const size_t count = (rows.i1 - rows.i0) * a->trace->t[o].dim[2];
+    double *kept = attn_arena_take(a->arena, count * sizeof *kept);
+    const size_t mark = attn_arena_mark(a->arena);
     struct attn_problem clean;
     struct attn_swap later;
     struct attn_trace again;
 
-    *diff = (struct attn_diff){0};
+    if (!kept)
+        return attn_fail(a->err, ATTN_E_MEMORY, "audit", NULL, a->arena->size,
+                         a->arena->used);
+    if (!attn_rerun(a, p, a->plan->path, rows, attn_rerun_later(a, &later), &again))
+        return false;
+    attn_rerun_compare(a, &again, rows.b0, rows, NULL, diff);
+    if (!diff->bad)
+        return true;
+    keep_rows(&again.t[o], rows, kept);
+    attn_arena_release(a->arena, mark);
     attn_rerun_projected(a, &clean);
     if (!attn_rerun(a, &clean, a->plan->path, rows, attn_rerun_later(a, &later), &again))
         return false;
-    for (size_t i = rows.i0; i < rows.i1; i++) {
-        const size_t from = attn_place3(is, rows.b0, i);
-
-        diff->rows++;
-        for (size_t c = 0; c < is->dim[2]; c++)
-            attn_diff_exact(diff, o, (const size_t[4]){rows.b0, i, c, SIZE_MAX},
-                            attn_number(is, from + c),
-                            attn_number(&again.t[o], from + c));
-    }
+    compare_kept(o, kept, &again.t[o], rows, diff);
     return true;
 }
 
@@ -106,8 +131,6 @@ static bool poison(struct attn_auditor *a, size_t b, size_t *keys, struct attn_d
         attn_rerun_block(a, b, attn_random_below(&a->random, a->p->d.T_q));
     struct attn_diff own = {0};
     struct attn_problem p;
-    struct attn_swap later;
-    struct attn_trace again;
     size_t count;
 
     attn_rerun_projected(a, &p);
@@ -115,20 +138,12 @@ static bool poison(struct attn_auditor *a, size_t b, size_t *keys, struct attn_d
         return false;
     count = poison_item(a, b, &p);
     *keys += count;
-    if (count == 0)
-        return true;
-    if (!attn_rerun(a, &p, a->plan->path, rows, attn_rerun_later(a, &later), &again))
+    if (count > 0 && !run_poisoned(a, &p, rows, &own))
         return false;
-    attn_rerun_compare(a, &again, b, rows, NULL, &own);
-    if (own.bad && !compare_unpoisoned(a, &again, rows, &own))
-        return false;
-    diff->rows += own.rows;
-    diff->compared += own.compared;
-    if (own.bad && !diff->bad) {
-        own.rows = diff->rows;
-        own.compared = diff->compared;
+    own.rows += diff->rows;
+    own.compared += diff->compared;
+    if (!diff->bad)
         *diff = own;
-    }
     return true;
 }
 

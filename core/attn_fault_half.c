@@ -54,12 +54,6 @@ static double one_plane(const struct attn_run_ctx *run, struct attn_cell x)
     return half(half(attn_fault_score(run, x)) + m);
 }
 
-static double masked(const struct attn_run_ctx *run, struct attn_cell x)
-{
-    return attn_fault_allowed(run, x) ? attn_fault_score(run, x) + attn_fault_bias(run, x)
-                                      : -INFINITY;
-}
-
 static double largest_number(const struct attn_problem *p)
 {
     return p->dtype == ATTN_F32 ? (double)FLT_MAX : DBL_MAX;
@@ -160,8 +154,10 @@ static bool always(const struct attn_problem *p)
 
 /* ---- the rows ---------------------------------------------------------------------- */
 
-static const struct softmax OVERFLOW = {
-    .fits = always, .logit = masked, .no_maximum = largest_number, .leave_empty = true};
+static const struct softmax OVERFLOW = {.fits = always,
+                                        .logit = attn_fault_masked,
+                                        .no_maximum = largest_number,
+                                        .leave_empty = true};
 static const struct softmax SUM_OF_PLANES = {.fits = always, .logit = sum_of_planes};
 static const struct softmax ONE_PLANE = {.fits = always, .logit = one_plane};
 

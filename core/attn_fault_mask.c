@@ -1,28 +1,18 @@
 /*
- * attn_fault_mask.c - faults of M: wrong rules, wrong corner, wrong bias.
- * Not here: masks that are right but wrongly applied (attn_fault_softmax.c).
+ * attn_fault_mask.c - faults of M: wrong rules, wrong corner.
+ * Not here: ALiBi (attn_fault_bias.c), masks that are right but wrongly applied
+ * (attn_fault_softmax.c).
  * Start reading at ROWS, at the end.
  */
-#include "core/attn_fault.h"
+#include "core/attn_fault_mask.h"
 
 #include <math.h>
 #include <string.h>
 
-typedef bool allows_fn(const struct attn_problem *p, size_t b, size_t h, size_t i,
-                       size_t j);
-typedef double bias_fn(const struct attn_problem *p, size_t b, size_t h, size_t i,
-                       size_t j);
-
-struct mask {
-    bool (*fits)(const struct attn_problem *p);
-    allows_fn *allows; /* NULL = the right one */
-    bias_fn *bias;     /* NULL = the right one */
-};
-
 /* ---- the wrong stage --------------------------------------------------------------- */
 
-static bool wrong_mask(const struct attn_run_ctx *run, struct attn_piece piece,
-                       struct attn_err *err)
+bool attn_fault_wrong_mask(const struct attn_run_ctx *run, struct attn_piece piece,
+                           struct attn_err *err)
 {
     const struct attn_problem *p = run->p;
     const struct mask *fault = run->swap->param;
@@ -48,7 +38,7 @@ static bool wrong_mask(const struct attn_run_ctx *run, struct attn_piece piece,
 }
 
 /* Is any pair of M another?  Both verdicts are asked, until one differs. */
-static bool differs(const struct attn_problem *p, const void *param)
+bool attn_fault_mask_differs(const struct attn_problem *p, const void *param)
 {
     const struct mask *fault = param;
 
@@ -204,40 +194,14 @@ static bool wider_window(const struct attn_problem *p, size_t b, size_t h, size_
 
 /* ---- bias -------------------------------------------------------------------------- */
 
-static double distance(const struct attn_problem *p, size_t i, size_t j)
-{
-    return fabs((double)i + (double)p->shift - (double)j);
-}
-
-/* Additive bias without ALiBi. */
-static double additive_only(const struct attn_problem *p, size_t b, size_t h, size_t i,
-                            size_t j)
-{
-    struct attn_problem plain = *p;
-
-    plain.alibi = NULL;
-    return attn_bias(&plain, b, h, i, j);
-}
-
+/* The bias without its additive part. */
 static double alibi_only(const struct attn_problem *p, size_t b, size_t h, size_t i,
                          size_t j)
 {
-    (void)b;
-    return p->alibi ? -p->alibi[h] * distance(p, i, j) : 0.0;
-}
+    struct attn_problem plain = *p;
 
-/* One geometric series, 2^(-8 m / h), whether or not h is a power of two. */
-static double one_series(const struct attn_problem *p, size_t b, size_t h, size_t i,
-                         size_t j)
-{
-    return additive_only(p, b, h, i, j) -
-           exp2(-8.0 * (double)(h + 1) / (double)p->d.h) * distance(p, i, j);
-}
-
-static double rewarded(const struct attn_problem *p, size_t b, size_t h, size_t i,
-                       size_t j)
-{
-    return additive_only(p, b, h, i, j) + p->alibi[h] * distance(p, i, j);
+    plain.additive.p = NULL;
+    return attn_bias(&plain, b, h, i, j);
 }
 
 static double one_if_allowed(const struct attn_problem *p, size_t b, size_t h, size_t i,
@@ -320,21 +284,6 @@ static bool items(const struct attn_problem *p)
     return p->d.B > 1;
 }
 
-static bool alibi(const struct attn_problem *p)
-{
-    return p->alibi != NULL;
-}
-
-static bool alibi_in_decode(const struct attn_problem *p)
-{
-    return alibi(p) && p->d.T_q == 1;
-}
-
-static bool alibi_odd_heads(const struct attn_problem *p)
-{
-    return alibi(p) && (p->d.h & (p->d.h - 1)) != 0;
-}
-
 /* ---- the rows ---------------------------------------------------------------------- */
 
 static const struct mask INVERTED = {any_rule, inverted, NULL};
@@ -356,101 +305,84 @@ static const struct mask NOT_CAUSAL = {documents_and_causal, no_causal, NULL};
 static const struct mask WIDER = {window, wider_window, NULL};
 static const struct mask DECODE_WINDOW = {window_in_decode, no_window, NULL};
 static const struct mask ADDED = {boolean_rule, everything, one_if_allowed};
-static const struct mask ONE_SERIES = {alibi_odd_heads, NULL, one_series};
-static const struct mask REWARDED = {alibi, NULL, rewarded};
-static const struct mask NO_ALIBI = {alibi_in_decode, NULL, additive_only};
 
 #define CAUGHT "M", "mask_entries"
-#define WRONG(mask)                               \
-    differs,                                      \
-    {                                             \
-        {[ATTN_STAGE_MASK] = wrong_mask}, &(mask) \
-    }
 
 static const struct attn_fault_row ROWS[] = {
     {"mask_inverted", CAUGHT, "True was read as forbidden.",
      "Here true means: may attend.  Negate masks of systems in which true means: is "
      "forbidden.",
-     "Any mask rule.", WRONG(INVERTED)},
+     "Any mask rule.", ATTN_FAULT_MASK(INVERTED)},
     {"mask_ignored", CAUGHT, "The mask was accepted but not used.",
      "Add the mask to the scores before the softmax.", "A mask that forbids some pair.",
-     WRONG(IGNORED)},
+     ATTN_FAULT_MASK(IGNORED)},
     {"causal_flipped", CAUGHT, "The past was forbidden instead of the future.",
      "Allow keys at or before the query's own position (lower triangle).",
-     "A causal rule and more than one key.", WRONG(FLIPPED)},
+     "A causal rule and more than one key.", ATTN_FAULT_MASK(FLIPPED)},
     {"causal_leaks_one", CAUGHT,
      "One future key was allowed: the diagonal is off by one.",
      "Allow j ≤ i + shift, not j ≤ i + shift + 1.",
-     "A causal rule and a row with a later key.", WRONG(LEAKS_ONE)},
+     "A causal rule and a row with a later key.", ATTN_FAULT_MASK(LEAKS_ONE)},
     {"causal_skipped_in_prefill", CAUGHT,
      "The causal mask was left out because a cache object was present.",
      "Skip the causal mask only when there is one query, not when there is a cache.",
-     "A causal rule that forbids some pair.", WRONG(SKIPPED)},
+     "A causal rule that forbids some pair.", ATTN_FAULT_MASK(SKIPPED)},
     {"causal_top_left", CAUGHT,
      "The causal triangle was put into the top left corner: query i reads keys 0 … i "
      "only.",
      "With fewer queries than keys, the last query stands at the last key (bottom "
      "right).",
-     "A causal rule at the bottom right, T_q < T_kv.", WRONG(TOP_LEFT)},
+     "A causal rule at the bottom right, T_q < T_kv.", ATTN_FAULT_MASK(TOP_LEFT)},
     {"causal_bottom_right", CAUGHT,
      "The bottom right corner was used where the top left was asked.",
      "Let the first query stand at the first new key.",
      "A causal rule at the top left, T_q less than the number of keys.",
-     WRONG(BOTTOM_RIGHT)},
+     ATTN_FAULT_MASK(BOTTOM_RIGHT)},
     {"causal_more_queries", CAUGHT,
      "With more queries than keys the top left corner was used: the first rows should be "
      "empty.",
      "Let the last query stand at the last key; earlier rows may then have no key.",
-     "A causal rule at the bottom right, T_q > T_kv.", WRONG(MORE_QUERIES)},
+     "A causal rule at the bottom right, T_q > T_kv.", ATTN_FAULT_MASK(MORE_QUERIES)},
     {"decode_sees_first_key_only", CAUGHT,
      "One new query with a top-left mask sees key 0 only.",
      "A single new query stands at the last key and may read all of them.",
-     "A causal rule at the bottom right, T_q = 1 and more keys.", WRONG(FIRST_KEY)},
+     "A causal rule at the bottom right, T_q = 1 and more keys.",
+     ATTN_FAULT_MASK(FIRST_KEY)},
     {"chunk_mask_offset", CAUGHT,
      "A later chunk of a prefill was masked as if it began the sequence.",
      "Shift the triangle by the number of keys that came before the chunk.",
-     "A causal rule at the bottom right, 1 < T_q < T_kv.", WRONG(CHUNK)},
+     "A causal rule at the bottom right, 1 < T_q < T_kv.", ATTN_FAULT_MASK(CHUNK)},
     {"padding_on_query_axis", CAUGHT, "The key padding was put on the query axis.",
      "Padding forbids columns (keys); padded query rows stay.",
-     "A padding rule with an artificial key.", WRONG(QUERY_AXIS)},
+     "A padding rule with an artificial key.", ATTN_FAULT_MASK(QUERY_AXIS)},
     {"padding_both_axes", CAUGHT,
      "Rows of padded queries were emptied as well as padded keys.",
      "Forbid padded keys only; ignore padded query rows afterwards.",
-     "A padded position that is also a query.", WRONG(BOTH_AXES)},
+     "A padded position that is also a query.", ATTN_FAULT_MASK(BOTH_AXES)},
     {"batch_mask_from_first", CAUGHT, "The mask of item 0 was used for every item.",
-     "Index the mask by the item.", "Two items whose masks differ.", WRONG(FIRST_ITEM)},
+     "Index the mask by the item.", "Two items whose masks differ.",
+     ATTN_FAULT_MASK(FIRST_ITEM)},
     {"packed_leak", CAUGHT,
      "Packed documents were separated by nothing: a document reads the one before it.",
      "Forbid every pair of different documents, besides the causal rule.",
-     "Two documents with a pair that no other rule forbids.", WRONG(LEAK)},
+     "Two documents with a pair that no other rule forbids.", ATTN_FAULT_MASK(LEAK)},
     {"packed_boundary_off_by_one", CAUGHT, "Document boundaries stand one token early.",
      "A document starts at its cumulated length, not one before it.",
-     "More than one document.", WRONG(EARLY)},
+     "More than one document.", ATTN_FAULT_MASK(EARLY)},
     {"packed_not_causal", CAUGHT, "The document mask was kept, the causal mask lost.",
      "A pair must be allowed by both rules.",
-     "A causal rule with a document of more than one token.", WRONG(NOT_CAUSAL)},
+     "A causal rule with a document of more than one token.",
+     ATTN_FAULT_MASK(NOT_CAUSAL)},
     {"window_one_too_wide", CAUGHT,
      "The window holds w keys before the query, plus itself: one too many.",
      "Count the query's own position as the system at hand does.",
-     "A window with a left limit that leaves out some key.", WRONG(WIDER)},
+     "A window with a left limit that leaves out some key.", ATTN_FAULT_MASK(WIDER)},
     {"window_ignored_in_decode", CAUGHT, "A decoding step reads the whole cache.",
      "Apply the window to the single new query too.",
-     "A window, T_q = 1 and a key outside it.", WRONG(DECODE_WINDOW)},
+     "A window, T_q = 1 and a key outside it.", ATTN_FAULT_MASK(DECODE_WINDOW)},
     {"bool_mask_added", CAUGHT,
      "A boolean mask was added as 0 and 1 instead of as -Infinity and 0.",
-     "Turn the booleans into -Infinity and 0 first.", "Any boolean rule.", WRONG(ADDED)},
-    {"alibi_slopes_not_pow2", CAUGHT,
-     "One geometric series of slopes was used although the number of heads is no power "
-     "of two.",
-     "Take the slopes of the largest power of two below, then every second one of twice "
-     "that.",
-     "ALiBi with standard slopes and 3, 5, 6, 7, 9, … heads.", WRONG(ONE_SERIES)},
-    {"alibi_sign", CAUGHT, "Distance was rewarded instead of punished.",
-     "Subtract slope·distance.", "ALiBi and an allowed pair at some distance.",
-     WRONG(REWARDED)},
-    {"alibi_missing_in_decode", CAUGHT,
-     "The bias was built for the one new query only, at distance 0: all zero.",
-     "Measure distances from the query's position among all keys.",
-     "ALiBi, T_q = 1 and a key at some distance.", WRONG(NO_ALIBI)},
+     "Turn the booleans into -Infinity and 0 first.", "Any boolean rule.",
+     ATTN_FAULT_MASK(ADDED)},
 };
 const struct attn_fault_theme ATTN_FAULTS_MASK = {ROWS, ATTN_COUNT(ROWS)};

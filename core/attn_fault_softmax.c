@@ -79,6 +79,12 @@ bool attn_fault_wrong_rows(const struct attn_run_ctx *run, struct attn_piece pie
     return true;
 }
 
+double attn_fault_masked(const struct attn_run_ctx *run, struct attn_cell x)
+{
+    return attn_fault_allowed(run, x) ? attn_fault_score(run, x) + attn_fault_bias(run, x)
+                                      : -INFINITY;
+}
+
 bool attn_fault_softmax_fits(const struct attn_problem *p, const void *param)
 {
     const struct softmax *fault = param;
@@ -87,12 +93,6 @@ bool attn_fault_softmax_fits(const struct attn_problem *p, const void *param)
 }
 
 /* ---- logits ------------------------------------------------------------------------ */
-
-static double masked(const struct attn_run_ctx *run, struct attn_cell x)
-{
-    return attn_fault_allowed(run, x) ? attn_fault_score(run, x) + attn_fault_bias(run, x)
-                                      : -INFINITY;
-}
 
 static double unmasked(const struct attn_run_ctx *run, struct attn_cell x)
 {
@@ -128,71 +128,6 @@ static double capped_late(const struct attn_run_ctx *run, struct attn_cell x)
         attn_pair_raw(p, Q, attn_place4(Q, x.b, x.h, x.i), K,
                       attn_place4(K, x.b, attn_kv_head(&p->d, x.h), x.j));
     return p->softcap * tanh((s + attn_fault_bias(run, x)) / p->softcap);
-}
-
-/* ---- other axes -------------------------------------------------------------------- */
-
-enum axis { OVER_ITEMS, OVER_HEADS, OVER_QUERIES };
-
-struct across {
-    enum axis axis;
-};
-
-static size_t axis_size(const struct attn_dims *d, enum axis axis)
-{
-    return axis == OVER_ITEMS ? d->B : axis == OVER_HEADS ? d->h : d->T_q;
-}
-
-static struct attn_cell step(struct attn_cell x, enum axis axis, size_t n)
-{
-    *(axis == OVER_ITEMS ? &x.b : axis == OVER_HEADS ? &x.h : &x.i) = n;
-    return x;
-}
-
-static bool wrong_axis(const struct attn_run_ctx *run, struct attn_piece piece,
-                       struct attn_err *err)
-{
-    const struct attn_dims *d = &run->p->d;
-    const enum axis axis = ((const struct across *)run->swap->param)->axis;
-    struct attn_tensor *A = &run->t->t[ATTN_A];
-
-    (void)piece;
-    if (!attn_stage_all(run, ATTN_STAGE_SOFTMAX, err))
-        return false;
-    for (struct attn_cell x = {0}; attn_cell_in(&x, d->B, d->h, d->T_q, d->T_kv); x.j++) {
-        double top = -INFINITY, sum = 0.0;
-
-        for (size_t n = 0; n < axis_size(d, axis); n++)
-            top = fmax(top, masked(run, step(x, axis, n)));
-        for (size_t n = 0; n < axis_size(d, axis); n++)
-            sum += exp(masked(run, step(x, axis, n)) - top);
-        attn_put4(A, x.b, x.h, x.i, x.j,
-                  attn_fault_allowed(run, x) ? exp(masked(run, x) - top) / sum : 0.0);
-    }
-    return true;
-}
-
-/* A pair that is alone in its row and alone along the other axis has weight 1 either way.
- */
-static bool axis_shows(const struct attn_problem *p, const void *param)
-{
-    const enum axis axis = ((const struct across *)param)->axis;
-    const struct attn_dims *d = &p->d;
-
-    for (struct attn_cell x = {0}; attn_cell_in(&x, d->B, d->h, d->T_q, d->T_kv); x.j++) {
-        size_t others = 0;
-
-        if (!attn_allowed(p, x.b, x.h, x.i, x.j))
-            continue;
-        for (size_t n = 0; n < axis_size(d, axis); n++) {
-            const struct attn_cell y = step(x, axis, n);
-
-            others += attn_allowed(p, y.b, y.h, y.i, y.j);
-        }
-        if (others > 1 || attn_row_allowed(p, x.b, x.h, x.i) > 1 || p->in[ATTN_IN_SINK].p)
-            return true;
-    }
-    return p->empty_rows != ATTN_EMPTY_ZERO && attn_any_row_empty(p);
 }
 
 /* ---- rows without a key, dropout --------------------------------------------------- */
@@ -330,8 +265,6 @@ static bool empty_beside_full(const struct attn_problem *p, const void *param)
 
 /* ---- the rows ---------------------------------------------------------------------- */
 
-static const struct across QUERIES = {OVER_QUERIES}, ITEMS = {OVER_ITEMS},
-                           HEADS = {OVER_HEADS};
 static const struct softmax AFTER = {
     .fits = always, .logit = unmasked, .zero_after = true, .leave_empty = true};
 static const struct softmax MULTIPLIED = {.fits = always, .logit = times_mask};
@@ -339,7 +272,7 @@ static const struct softmax FILLED = {.fits = always, .logit = filled};
 static const struct softmax TOO_SMALL = {
     .fits = always, .logit = less_ten, .weighs_empty = true};
 static const struct softmax NO_SINK = {
-    .fits = has_sink, .logit = masked, .no_sink = true, .leave_empty = true};
+    .fits = has_sink, .logit = attn_fault_masked, .no_sink = true, .leave_empty = true};
 static const struct softmax LATE_CAP = {.fits = has_cap, .logit = capped_late};
 
 #define CAUGHT "A", "softmax_rows"
@@ -358,27 +291,6 @@ static const struct attn_fault_row ROWS[] = {
      "Cap the scores first, mask them afterwards.",
      "A soft cap, and a row with a forbidden key or a bias.", cap_shows,
      ROWS_OF(LATE_CAP)},
-    {"softmax_over_queries",
-     CAUGHT,
-     "The softmax went down the query axis: columns sum to 1.",
-     "Normalise over keys, the last axis of S.",
-     "A row or a column with two allowed pairs.",
-     axis_shows,
-     {STAGE(wrong_axis), &QUERIES}},
-    {"softmax_over_batch",
-     CAUGHT,
-     "The softmax went over the batch axis.",
-     "Normalise over keys, the last axis of S.",
-     "A row with two allowed keys, or a pair allowed in two items.",
-     axis_shows,
-     {STAGE(wrong_axis), &ITEMS}},
-    {"softmax_over_heads",
-     CAUGHT,
-     "The softmax went over the head axis.",
-     "Normalise over keys, the last axis of S.",
-     "A row with two allowed keys, or a pair allowed in two heads.",
-     axis_shows,
-     {STAGE(wrong_axis), &HEADS}},
     {"mask_after_softmax", CAUGHT,
      "The mask was multiplied in after the softmax: rows no longer sum to 1.",
      "Mask the scores before the softmax (or divide each row by its sum afterwards).",

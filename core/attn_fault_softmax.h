@@ -29,6 +29,8 @@ bool attn_fault_softmax_fits(const struct attn_problem *p, const void *param);
 double attn_fault_score(const struct attn_run_ctx *run, struct attn_cell x);
 double attn_fault_bias(const struct attn_run_ctx *run, struct attn_cell x);
 bool attn_fault_allowed(const struct attn_run_ctx *run, struct attn_cell x);
+/* S + M as it should be: -Infinity where forbidden. */
+double attn_fault_masked(const struct attn_run_ctx *run, struct attn_cell x);
 double attn_fault_sink(const struct attn_problem *p, size_t h);
 
 #endif

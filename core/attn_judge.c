@@ -251,14 +251,6 @@ static struct attn_judged raw_of(const struct attn_problem *p, const struct attn
     return pair_score(p, q, k, K, from);
 }
 
-struct attn_judged attn_judge_raw(const struct attn_problem *p,
-                                  const struct attn_trace *t, size_t b, size_t h,
-                                  size_t i, size_t j, double *scratch)
-{
-    copy_q(p, t, b, h, i, scratch);
-    return raw_of(p, t, b, h, j, scratch, scratch + p->d.d_k);
-}
-
 struct attn_judged attn_judge_score(const struct attn_problem *p, struct attn_judged raw)
 {
     const double factor = p->scale / p->temperature, cap = p->softcap;
@@ -309,7 +301,6 @@ void attn_judge_logits(const struct attn_problem *p, const struct attn_trace *t,
     row->n = p->d.T_kv;
     row->allowed = 0;
     row->error = row->largest = 0.0;
-    row->finite = true;
     copy_q(p, t, b, h, i, scratch);
     for (size_t j = 0; j < row->n; j++) {
         struct attn_judged s;
@@ -324,7 +315,6 @@ void attn_judge_logits(const struct attn_problem *p, const struct attn_trace *t,
         m = bias_of(p, t, b, h, i, j);
         row->allowed++;
         row->logit[j] = s.value + m;
-        row->finite = row->finite && isfinite(row->logit[j]);
         row->error = fmax(row->error, s.error + SLACK * eps * (fabs(s.value) + fabs(m)));
         row->largest = fmax(row->largest, fabs(row->logit[j]));
     }

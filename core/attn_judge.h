@@ -57,14 +57,11 @@ void attn_judge_k(const struct attn_problem *p, size_t b, size_t h_kv, size_t j,
 void attn_judge_v(const struct attn_problem *p, size_t b, size_t h_kv, size_t j,
                   struct attn_judged *out);
 
-/* Scratch of attn_judge_raw, attn_judge_raw_row and attn_judge_logits: numbers for d_k.
+/* Scratch of attn_judge_raw_row and attn_judge_logits: numbers for d_k.
  */
 #define ATTN_JUDGE_SCRATCH(d_k) (3 * (d_k))
 
-/* S_raw at (i, j) from the trace's own Q and K; the whole row i, n = T_kv, into out. */
-struct attn_judged attn_judge_raw(const struct attn_problem *p,
-                                  const struct attn_trace *t, size_t b, size_t h,
-                                  size_t i, size_t j, double *scratch);
+/* Row i of S_raw from the trace's own Q and K; out: T_kv numbers. */
 void attn_judge_raw_row(const struct attn_problem *p, const struct attn_trace *t,
                         size_t b, size_t h, size_t i, double *scratch,
                         struct attn_judged *out);
@@ -79,7 +76,6 @@ struct attn_logits {
     uint8_t *allow; /* [n] */
     double error;   /* bound on the error of any logit */
     double largest; /* largest |logit| over allowed keys */
-    bool finite;    /* all logits of allowed keys are */
 };
 void attn_judge_logits(const struct attn_problem *p, const struct attn_trace *t, size_t b,
                        size_t h, size_t i, double *scratch, struct attn_logits *row);

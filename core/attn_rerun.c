@@ -163,14 +163,15 @@ size_t attn_rerun_bytes(const struct attn_problem *p, const struct attn_plan *pl
     const struct attn_dims *d = &p->d;
     const size_t number = attn_dtype_bytes(p->dtype);
     const size_t flags = d->T_q + d->T_kv + (d->d_model + d->h * d->d_v) * sizeof(double);
-    const size_t keys = d->B * d->h_kv * d->T_kv * (d->d_k + d->d_v) * number;
+    const size_t widest = d->d_model > d->h * d->d_v ? d->d_model : d->h * d->d_v;
+    const size_t keys = d->B * d->h_kv * d->T_kv * (d->d_k + d->d_v) * number +
+                        d->T_q * widest * sizeof(double);
     struct attn_plan other = {0};
-    size_t inputs = 0, runs = 2 * plan->trace_bytes;
+    size_t inputs = 0, runs = plan->trace_bytes;
 
     for (int in = ATTN_IN_X; in <= ATTN_IN_PAST_V; in++)
         inputs += bytes_of(&p->in[in]);
     if (attn_rerun_other_path(p, plan, &other) && other.trace_bytes > runs)
         runs = other.trace_bytes;
-    return flags + 8 * (size_t)ATTN_ALIGN + runs +
-           (inputs > 2 * keys ? inputs : 2 * keys);
+    return flags + 8 * (size_t)ATTN_ALIGN + runs + (inputs > keys ? inputs : keys);
 }

@@ -63,6 +63,17 @@ static bool next_problem(const struct attn_fault_row *fault, uint64_t *seed,
 
 /* ---- one fault, one problem -------------------------------------------------------- */
 
+/* Faults of the backward pass replace no stage of the layer. */
+static bool is_forward(const struct attn_fault_row *fault)
+{
+    const struct attn_swap *swap = attn_fault_swap(fault);
+
+    for (size_t s = 0; swap && s < ATTN_STAGE_COUNT; s++)
+        if (swap->stage[s])
+            return true;
+    return false;
+}
+
 static bool audit(const struct made *m, const struct attn_swap *swap,
                   struct attn_audit *audit)
 {
@@ -119,6 +130,8 @@ Test(attn_fault, every_fault_is_caught)
         struct made m;
         size_t shown = 0;
 
+        if (!is_forward(fault))
+            continue;
         while (shown < PROBLEMS && next_problem(fault, &seed, &m)) {
             missed += !caught(fault, &m);
             shown++;
@@ -162,11 +175,35 @@ Test(attn_fault, what_is_hidden_changes_nothing)
 
         make_problem(&m, seed, seed % 2 ? ATTN_F64 : ATTN_F32, 2 + seed % 4,
                      seed % 5 ? 0 : 1, &MAKE_ALL);
-        for (size_t n = 0; n < attn_fault_count(); n++)
-            if (!attn_fault_visible(attn_fault_at(n), &m.p) &&
-                !changes_more(attn_fault_at(n)))
-                wrong += !hidden(attn_fault_at(n), &m);
+        for (size_t n = 0; n < attn_fault_count(); n++) {
+            const struct attn_fault_row *fault = attn_fault_at(n);
+
+            if (is_forward(fault) && !attn_fault_visible(fault, &m.p) &&
+                !changes_more(fault))
+                wrong += !hidden(fault, &m);
+        }
         make_free(&m);
     }
     cr_assert_eq(wrong, 0);
+}
+
+/* The wire names of the contract that a forward layer can express. */
+Test(attn_fault, rows_are_complete_and_named_once)
+{
+    size_t forward = 0;
+
+    for (size_t n = 0; n < attn_fault_count(); n++) {
+        const struct attn_fault_row *fault = attn_fault_at(n);
+
+        cr_assert_eq(attn_fault_find(attn_fault_name(fault)), fault);
+        cr_assert_gt(strlen(attn_fault_explanation(fault)), 20);
+        cr_assert_gt(strlen(attn_fault_fix(fault)), 10);
+        cr_assert_gt(strlen(attn_fault_visible_when(fault)), 10);
+        if (!is_forward(fault))
+            continue;
+        forward++;
+        cr_assert_geq(attn_object_find(attn_fault_object(fault)), 0);
+    }
+    cr_assert_eq(forward, 72);
+    cr_assert_null(attn_fault_find("no_such_fault"));
 }
