@@ -1,7 +1,9 @@
 /*
  * attn_audit.c - the audit: checks in the order in which a wrong layer should be
- * searched. Not here: the checks themselves (attn_audit_rows.c, attn_audit_weights.c,
- * attn_audit_rerun.c). Start reading at CHECKS, then attn_audit_trace.
+ * searched.
+ * Not here: the checks themselves (attn_audit_rows.c, attn_audit_weights.c,
+ * attn_audit_tokens.c, …).
+ * Start reading at CHECKS, then attn_audit_trace.
  */
 #include "core/attn_audit.h"
 
@@ -25,11 +27,13 @@ static const struct check {
     attn_check_fn *run;
 } CHECKS[] = {
     { { 1, "shapes_input_and_projections", "X",
-        "Widths agree: X·W_Q, Q and K equal, V free, W_O back to d_model." }, attn_check_inputs },
+        "Widths agree: X·W_Q, Q and K equal, V free, W_O back to d_model." },
+      attn_check_inputs },
     { { 2, "qkv_rows", "Q,K,V",
         "Q, K and V have their shapes; rows recomputed on their own." }, attn_check_qkv },
     { { 3, "score_shape_and_scale", "S",
-        "S_ij against q_i·k_j; the measured scale against the one asked." }, attn_check_score },
+        "S_ij against q_i·k_j; the measured scale against the one asked." },
+      attn_check_score },
     { { 4, "mask_entries", "M",
         "Allowed and forbidden pairs counted, entries recomputed from the rules." },
       attn_check_mask },
@@ -54,7 +58,8 @@ static const struct check {
         "Huge numbers in keys and values that no query may read change nothing." },
       attn_check_poison },
     { { 13, "tiled_agreement", "Y",
-        "The dense and the tiled path agree within stated rounding." }, attn_check_tiled },
+        "The dense and the tiled path agree within stated rounding." },
+      attn_check_tiled },
     { { 14, "gradients", "dX",
         "Analytic gradients against central differences." }, check_gradients },
 };

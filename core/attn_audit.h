@@ -86,7 +86,7 @@ void attn_finding_set(struct attn_finding *f, const struct attn_diff *diff,
                       const struct attn_words *words);
 void attn_finding_skip(struct attn_finding *f, const char *reason);
 /* Compares the shape held with the one the problem has; fills the finding when they
- * differ. */
+   differ. */
 bool attn_finding_shape(const struct attn_auditor *a, enum attn_object o,
                         struct attn_finding *f);
 

@@ -1,7 +1,8 @@
 /*
  * attn_audit_inputs.c - check 1: the widths of all inputs agree.
  * Not here: refusing a request whose shapes disagree (attn_resolve.c); this judges what
- * came of it. Start reading at attn_check_inputs.
+ * came of it.
+ * Start reading at attn_check_inputs.
  */
 #include "core/attn_audit.h"
 

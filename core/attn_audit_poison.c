@@ -1,5 +1,6 @@
 /*
- * attn_audit_poison.c - check 12: huge numbers in keys and values that no query may read.
+ * attn_audit_poison.c - check 12: huge numbers in keys and values that no query may
+ * read.
  * Not here: tokens that some rows may read (attn_audit_tokens.c).
  * Start reading at attn_check_poison.
  */

@@ -2,7 +2,8 @@
  * attn_audit_rows.c - checks 2 to 4: Q K V, scores, masks.
  * Not here: how rows are recomputed and how closely they must agree (attn_judge.c), the
  * widths (attn_audit_inputs.c), weights and what follows from them
- * (attn_audit_weights.c). Start reading at attn_check_qkv.
+ * (attn_audit_weights.c).
+ * Start reading at attn_check_qkv.
  */
 #include "core/attn_audit.h"
 
@@ -41,7 +42,7 @@ static void compare_q(const struct attn_auditor *a, struct attn_diff *diff)
 }
 
 /* Key row n of those looked at: all of them, or one for every drawn query row and both
- * ends. */
+   ends. */
 static struct attn_audit_row key_row(struct attn_auditor *a, size_t n)
 {
     const struct attn_dims *d = &a->p->d;
@@ -196,8 +197,8 @@ bool attn_check_score(struct attn_auditor *a, struct attn_finding *f)
 
 /* ---- 4: masks ---------------------------------------------------------------------- */
 
-/* M: -Infinity exactly where forbidden, else the bias; its parts are rounded one by one.
- */
+/* M: -Infinity exactly where forbidden, else the bias; its parts are rounded one by
+   one. */
 static void compare_m(const struct attn_auditor *a, const size_t at[4], double got,
                       bool allowed, struct attn_diff *diff)
 {

@@ -1,7 +1,8 @@
 /*
  * attn_audit_tiled.c - check 13: the dense and the tiled path give the same rows up to
- * rounding. Not here: the paths (attn_run.c, attn_tiled.c). Start reading at
- * attn_check_tiled.
+ * rounding.
+ * Not here: the paths (attn_run.c, attn_tiled.c).
+ * Start reading at attn_check_tiled.
  */
 #include "core/attn_rerun.h"
 
@@ -61,7 +62,7 @@ static double weight_error(const struct attn_auditor *a, struct attn_rows rows, 
 }
 
 /* value: the largest |v| that a feature of H can take; error: what its two paths may
- * differ by. */
+   differ by. */
 static void mix_error(const struct attn_auditor *a, struct attn_rows rows,
                       struct attn_judged *H)
 {

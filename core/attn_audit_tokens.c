@@ -1,6 +1,7 @@
 /*
- * attn_audit_tokens.c - checks 10 and 11: tokens that a row may not read are changed, and
- * the row must not notice. Not here: keys that no row may read (attn_audit_poison.c).
+ * attn_audit_tokens.c - checks 10 and 11: tokens that a row may not read are changed,
+ * and the row must not notice.
+ * Not here: keys that no row may read (attn_audit_poison.c).
  * Start reading at attn_check_prefix.
  */
 #include "core/attn_rerun.h"
@@ -48,6 +49,11 @@ static bool starts_at_keys(const struct attn_auditor *a)
     return !a->full && !a->swap && a->p->d.T_q >= LONG && attn_audit_has(a, ATTN_Q) &&
            attn_audit_has(a, ATTN_K) && attn_audit_has(a, ATTN_V);
 }
+
+static const char *const KEYS_CHANGED =
+    "In a sampled audit of a long sequence keys and values that a row may not read are "
+    "changed, from which "
+    "these rows follow; in a full audit the tokens themselves are.";
 
 /* The problem with the unread keys of item b changed: the tokens themselves in
    self-attention (never those of compared queries), keys and values elsewhere. */
@@ -109,8 +115,8 @@ static bool run_unread(struct attn_auditor *a, struct attn_rows rows, struct unr
 typedef void mark_fn(const struct attn_problem *p, size_t b, size_t r,
                      struct attn_rows rows, struct unread *u);
 
-/* Rows without a key that spread their weight evenly read every key: nothing is asked of
- * them. */
+/* Rows without a key that spread their weight evenly read every key: nothing is asked
+   of them. */
 static void leave_uniform(const struct attn_auditor *a, size_t b, struct unread *u)
 {
     const struct attn_dims *d = &a->p->d;
@@ -143,8 +149,8 @@ static bool run_cut(struct attn_auditor *a, size_t b, size_t r, mark_fn *mark_ke
     return done;
 }
 
-/* One drawn row r < end of one item; in a full audit up to CUTS_MAX rows of every item.
- */
+/* One drawn row r < end of one item; in a full audit up to CUTS_MAX rows of every
+   item. */
 static bool run_cuts(struct attn_auditor *a, size_t end, mark_fn *mark_keys,
                      struct attn_diff *diff)
 {
@@ -210,13 +216,15 @@ bool attn_check_prefix(struct attn_auditor *a, struct attn_finding *f)
         attn_finding_skip(f, "No token after a row could be changed.");
     else
         attn_finding_set(f, &diff, &words);
+    if (diff.rows > 0 && starts_at_keys(a))
+        f->detail = KEYS_CHANGED;
     return done;
 }
 
 /* ---- 11: other documents ----------------------------------------------------------- */
 
-/* Is query i of the same document as row r?  Its own key is then one that row r may read.
- */
+/* Is query i of the same document as row r?  Its own key is then one that row r may
+   read. */
 static bool same_document(const struct attn_problem *p, const struct attn_mask *documents,
                           size_t b, size_t r, size_t i)
 {
@@ -263,5 +271,7 @@ bool attn_check_documents(struct attn_auditor *a, struct attn_finding *f)
         attn_finding_skip(f, "The rows looked at have no other document beside them.");
     else
         attn_finding_set(f, &diff, &words);
+    if (diff.rows > 0 && starts_at_keys(a))
+        f->detail = KEYS_CHANGED;
     return done;
 }

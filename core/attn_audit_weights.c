@@ -1,7 +1,8 @@
 /*
  * attn_audit_weights.c - checks 5 and 6: the weights A and their exact zeros.
- * Not here: how rows are recomputed and how closely they must agree (attn_judge.c), H and
- * Y (attn_audit_output.c). Start reading at attn_check_softmax.
+ * Not here: how rows are recomputed and how closely they must agree (attn_judge.c), H
+ * and Y (attn_audit_output.c).
+ * Start reading at attn_check_softmax.
  */
 #include "core/attn_audit.h"
 
@@ -143,8 +144,8 @@ static void scan_row(const struct attn_auditor *a, struct attn_audit_row r,
         leak->worst = mass;
 }
 
-/* Rows without a key may hold what empty_rows asks for: such a row is judged by check 5.
- */
+/* Rows without a key may hold what empty_rows asks for: such a row is judged by check
+   5. */
 static bool row_is_free(const struct attn_auditor *a, struct attn_audit_row r)
 {
     if (a->p->empty_rows == ATTN_EMPTY_ZERO || a->p->empty_rows == ATTN_EMPTY_ERROR)

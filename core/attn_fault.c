@@ -1,7 +1,8 @@
 /*
- * attn_fault.c - the catalogue of faults: themes in the order of the layer, and questions
- * about a row.  Not here: the faults themselves (attn_fault_project.c and the files
- * beside it). Start reading at FAULTS.
+ * attn_fault.c - the catalogue of faults: themes in the order of the layer, and
+ * questions about a row.
+ * Not here: the faults themselves (attn_fault_project.c and the files beside it).
+ * Start reading at FAULTS.
  */
 #include "core/attn_fault.h"
 

@@ -48,8 +48,8 @@ static bool wrong_axis(const struct attn_run_ctx *run, struct attn_piece piece,
     return true;
 }
 
-/* A pair that is alone in its row and alone along the other axis has weight 1 either way.
- */
+/* A pair that is alone in its row and alone along the other axis has weight 1 either
+   way. */
 static bool axis_shows(const struct attn_problem *p, const void *param)
 {
     const enum axis axis = ((const struct across *)param)->axis;

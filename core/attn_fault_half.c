@@ -1,7 +1,8 @@
 /*
  * attn_fault_half.c - faults of A that come from the range of a number format: sums of
- * masks in half precision, exp without the row's maximum taken off. Not here: faults that
- * no precision would cure (attn_fault_softmax.c). Start reading at ROWS, at the end.
+ * masks in half precision, exp without the row's maximum taken off.
+ * Not here: faults that no precision would cure (attn_fault_softmax.c).
+ * Start reading at ROWS, at the end.
  */
 #include "core/attn_fault_softmax.h"
 
@@ -103,7 +104,7 @@ static bool overflows(const struct attn_problem *p, const void *param)
 }
 
 /* Scores of an empty row all so low that -65504 plus the score is -Infinity in half
- * precision. */
+   precision. */
 static bool row_overflows(const struct attn_problem *p, struct attn_cell x)
 {
     struct attn_judged q[WIDTH_MAX];

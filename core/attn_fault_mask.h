@@ -1,7 +1,8 @@
 /*
  * attn_fault_mask.h - M made from wrong verdicts or a wrong bias, for two files of the
- * catalogue. Not here: the catalogue's own header (attn_fault.h). Start reading at struct
- * mask.
+ * catalogue.
+ * Not here: the catalogue's own header (attn_fault.h).
+ * Start reading at struct mask.
  */
 #ifndef ATTN_FAULT_MASK_H
 #define ATTN_FAULT_MASK_H

@@ -24,8 +24,8 @@ static double theta(const struct attn_problem *p, size_t k)
     return pow(p->rope.base, -2.0 * (double)k / (double)p->d.d_k);
 }
 
-/* Rotates features a and c of the row at `from` by their angles and writes them to `to`.
- */
+/* Rotates features a and c of the row at `from` by their angles and writes them to
+   `to`. */
 static void turn_pair(const struct attn_tensor *pre, size_t from, struct attn_tensor *out,
                       size_t to, const size_t at[2], const double angle[2])
 {
@@ -80,7 +80,7 @@ static bool wrong_q(const struct attn_run_ctx *run, struct attn_piece piece,
 }
 
 /* Cached keys were rotated when they were new: the right stage has only to put them in
- * place. */
+   place. */
 static void copy_past(const struct attn_problem *p, const struct attn_tensor *pre,
                       struct attn_tensor *K)
 {
@@ -137,7 +137,7 @@ static double start_twice(const struct attn_problem *p, size_t b, size_t i)
 }
 
 /* A new token's key goes wrong with its query: the last T_q keys are those of the
- * queries. */
+   queries. */
 static double with_query(const struct attn_problem *p, size_t b, size_t j,
                          double (*wrong)(const struct attn_problem *, size_t, size_t))
 {

@@ -1,7 +1,8 @@
 /*
  * attn_fault_softmax.c - faults of A: wrong axis, masks wrongly applied, rows without a
- * key. Not here: M itself (attn_fault_mask.c), half precision (attn_fault_half.c). Start
- * reading at ROWS, at the end.
+ * key.
+ * Not here: M itself (attn_fault_mask.c), half precision (attn_fault_half.c).
+ * Start reading at ROWS, at the end.
  */
 #include "core/attn_fault_softmax.h"
 
@@ -114,8 +115,8 @@ static double less_ten(const struct attn_run_ctx *run, struct attn_cell x)
     return unmasked(run, x) - (attn_fault_allowed(run, x) ? 0.0 : 10.0);
 }
 
-/* cap·tanh((s + M)/cap), s made again from Q and K: S has been through the cap already.
- */
+/* cap·tanh((s + M)/cap), s made again from Q and K: S has been through the cap
+   already. */
 static double capped_late(const struct attn_run_ctx *run, struct attn_cell x)
 {
     const struct attn_problem *p = run->p;
@@ -235,8 +236,8 @@ static bool empty_row_not_nan(const struct attn_problem *p, const void *param)
     return p->empty_rows != ATTN_EMPTY_NAN && attn_any_row_empty(p);
 }
 
-/* With a sink, a row of large negative numbers gives all its weight to the sink: zeros.
- */
+/* With a sink, a row of large negative numbers gives all its weight to the sink:
+   zeros. */
 static bool empty_row_not_so(const struct attn_problem *p, const void *param)
 {
     const enum attn_empty filled_row =

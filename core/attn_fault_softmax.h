@@ -1,7 +1,8 @@
 /*
  * attn_fault_softmax.h - rows of weights from wrong logits, for two files of the
- * catalogue. Not here: the catalogue's own header (attn_fault.h). Start reading at struct
- * softmax.
+ * catalogue.
+ * Not here: the catalogue's own header (attn_fault.h).
+ * Start reading at struct softmax.
  */
 #ifndef ATTN_FAULT_SOFTMAX_H
 #define ATTN_FAULT_SOFTMAX_H
@@ -25,7 +26,7 @@ attn_stage_fn attn_fault_wrong_rows;
 bool attn_fault_softmax_fits(const struct attn_problem *p, const void *param);
 
 /* S, the finite part of M, and the verdict at a pair of the trace; the head's sink or
- * -Infinity. */
+   -Infinity. */
 double attn_fault_score(const struct attn_run_ctx *run, struct attn_cell x);
 double attn_fault_bias(const struct attn_run_ctx *run, struct attn_cell x);
 bool attn_fault_allowed(const struct attn_run_ctx *run, struct attn_cell x);

@@ -1,8 +1,8 @@
 /*
  * attn_judge.c - single rows of the layer recomputed by plain loops in float64.
  * Not here: the layer itself (attn_run.c); nothing of it is called, so that one error
- * cannot hide in both.  Start reading at attn_judge_q, then follow the layer down to
- * attn_judge_output.
+ * cannot hide in both.
+ * Start reading at attn_judge_q, then follow the layer down to attn_judge_output.
  *
  * Tolerances.  A sum of n products in floating point differs from the exact one by at
  * most about n eps sum|a b| (Higham, Accuracy and Stability of Numerical Algorithms,
@@ -72,7 +72,7 @@ static void add_row(size_t n, double x, double size, const struct attn_tensor *t
 }
 
 /* out[c] = x · W[:, col + c] + bias[col + c] for c < n; x is `width` numbers of X from
- * `row` on. */
+   `row` on. */
 static void times(const struct attn_tensor *x, size_t row, size_t width,
                   const struct attn_tensor *w, const struct attn_tensor *bias, size_t col,
                   size_t n, struct attn_judged *out)
@@ -189,8 +189,8 @@ void attn_judge_v(const struct attn_problem *p, size_t b, size_t h_kv, size_t j,
                 b * (p->d.T_kv - past) + j - past, h_kv * p->d.d_v, p->d.d_v, out);
 }
 
-/* q·k with the sum of its terms' sizes, four terms at a time: the one loop here that is
- * hot. */
+/* q·k with the sum of its terms' sizes, four terms at a time: the one loop here that
+   is hot. */
 static struct attn_judged dot(size_t n, const double *q, const double *k, double eps)
 {
     double sum = 0.0, more = 0.0, size = 0.0;

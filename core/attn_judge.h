@@ -41,8 +41,8 @@ static inline size_t attn_place3(const struct attn_tensor *t, size_t b, size_t i
 double attn_judge_eps(enum attn_dtype dtype);
 /* Weights below this may have been rounded to 0. */
 double attn_judge_tiny(enum attn_dtype dtype);
-/* Is `got` the judged number, as closely as rounding allows?  Never true of a non-finite
- * number. */
+/* Is `got` the judged number, as closely as rounding allows?  Never true of a non-
+   finite number. */
 bool attn_judge_near(double got, struct attn_judged want);
 
 /*
@@ -57,8 +57,7 @@ void attn_judge_k(const struct attn_problem *p, size_t b, size_t h_kv, size_t j,
 void attn_judge_v(const struct attn_problem *p, size_t b, size_t h_kv, size_t j,
                   struct attn_judged *out);
 
-/* Scratch of attn_judge_raw_row and attn_judge_logits: numbers for d_k.
- */
+/* Scratch of attn_judge_raw_row and attn_judge_logits: numbers for d_k. */
 #define ATTN_JUDGE_SCRATCH(d_k) (3 * (d_k))
 
 /* Row i of S_raw from the trace's own Q and K; out: T_kv numbers. */
@@ -68,8 +67,8 @@ void attn_judge_raw_row(const struct attn_problem *p, const struct attn_trace *t
 /* S = softcap(S_raw * scale / temperature). */
 struct attn_judged attn_judge_score(const struct attn_problem *p, struct attn_judged raw);
 
-/* What a row of weights is made of: the trace's own S and M where held, else recomputed.
- */
+/* What a row of weights is made of: the trace's own S and M where held, else
+   recomputed. */
 struct attn_logits {
     size_t n, allowed;
     double *logit;  /* [n] S + M; meaningless where forbidden */
@@ -84,13 +83,13 @@ bool attn_judge_allowed(const struct attn_problem *p, const struct attn_trace *t
                         size_t b, size_t h, size_t i, size_t j);
 
 /* One row of A (n numbers); returns lse, the log of the denominator (with the sink's
- * share). */
+   share). */
 struct attn_judged attn_judge_weights(const struct attn_problem *p, size_t h,
                                       const struct attn_logits *row,
                                       struct attn_judged *a);
 
 /* Row i of head h: sum of a_j v_j from the trace's V and the given weights; out: d_v
- * numbers. */
+   numbers. */
 void attn_judge_mix(const struct attn_problem *p, const struct attn_trace *t, size_t b,
                     size_t h, const struct attn_judged *a, struct attn_judged *out);
 

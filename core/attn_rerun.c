@@ -1,7 +1,8 @@
 /*
  * attn_rerun.c - runs the judged layer again, on part of its rows or from its own Q, K
- * and V on, and compares bits.  Not here: what is changed before (attn_audit_items.c,
- * attn_audit_tokens.c, attn_audit_poison.c) and the other path (attn_audit_tiled.c).
+ * and V on, and compares bits.
+ * Not here: what is changed before (attn_audit_items.c, attn_audit_tokens.c,
+ * attn_audit_poison.c) and the other path (attn_audit_tiled.c).
  * Start reading at attn_rerun.
  */
 #include "core/attn_rerun.h"
@@ -23,7 +24,7 @@ bool attn_rerun_possible(const struct attn_auditor *a, struct attn_finding *f)
 }
 
 /* What a rerun must hold: its output; everything when a replaced stage may read
- * everything. */
+   everything. */
 static uint32_t wanted(const struct attn_auditor *a)
 {
     const uint32_t inputs = ATTN_BIT(ATTN_X) | ATTN_BIT(ATTN_X_KV);
@@ -45,8 +46,8 @@ bool attn_rerun(const struct attn_auditor *a, const struct attn_problem *p,
                          a->err);
 }
 
-/* A block of rows of one item, or all its rows: a full audit, or a swap that works on the
- * whole. */
+/* A block of rows of one item, or all its rows: a full audit, or a swap that works on
+   the whole. */
 struct attn_rows attn_rerun_block(struct attn_auditor *a, size_t b, size_t i)
 {
     const size_t T = a->p->d.T_q, from = i / ATTN_ROW_BLOCK * ATTN_ROW_BLOCK;
@@ -107,8 +108,8 @@ void attn_rerun_disturb(struct attn_auditor *a, struct attn_tensor *t, size_t fr
     }
 }
 
-/* The layer from its own Q, K and V on: RoPE has been applied, cached rows are among the
- * keys. */
+/* The layer from its own Q, K and V on: RoPE has been applied, cached rows are among
+   the keys. */
 void attn_rerun_projected(const struct attn_auditor *a, struct attn_problem *p)
 {
     *p = *a->p;
@@ -136,7 +137,7 @@ const struct attn_swap *attn_rerun_later(const struct attn_auditor *a,
 }
 
 /* A dense run for a tiled trace must not cost memory that the request never meant to
- * take. */
+   take. */
 static const size_t DENSE_BYTES_MAX = (size_t)64 << 20;
 
 bool attn_rerun_other_path(const struct attn_problem *p, const struct attn_plan *plan,

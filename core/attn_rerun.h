@@ -1,7 +1,7 @@
 /*
  * attn_rerun.h - running the judged layer again, for checks 9 to 13.
- * Not here: what is changed before it runs again (attn_audit_*.c). Start reading at
- * attn_rerun.
+ * Not here: what is changed before it runs again (attn_audit_*.c).
+ * Start reading at attn_rerun.
  */
 #ifndef ATTN_RERUN_H
 #define ATTN_RERUN_H
@@ -11,17 +11,17 @@
 /* Y, or H where there is no Y: what reruns compare. */
 enum attn_object attn_rerun_output(const struct attn_auditor *a);
 /* Sets the finding's object; false, with the finding skipped, when there is nothing to
- * compare. */
+   compare. */
 bool attn_rerun_possible(const struct attn_auditor *a, struct attn_finding *f);
 /* Runs p on the given rows (everything with a swap); the trace lies in the auditor's
- * arena. */
+   arena. */
 bool attn_rerun(const struct attn_auditor *a, const struct attn_problem *p,
                 enum attn_path path, struct attn_rows rows, const struct attn_swap *swap,
                 struct attn_trace *trace);
 /* The block of rows around row i of item b; all rows in a full audit or with a swap. */
 struct attn_rows attn_rerun_block(struct attn_auditor *a, size_t b, size_t i);
-/* Bits of the output's rows against those of the audited trace; compared NULL = all rows.
- */
+/* Bits of the output's rows against those of the audited trace; compared NULL = all
+   rows. */
 void attn_rerun_compare(const struct attn_auditor *a, const struct attn_trace *again,
                         size_t b_again, struct attn_rows rows, const uint8_t *compared,
                         struct attn_diff *diff);
@@ -35,12 +35,12 @@ void attn_rerun_disturb(struct attn_auditor *a, struct attn_tensor *t, size_t fr
 /* The problem from the trace's own Q, K and V on: RoPE has been applied, cached rows are
    among the keys.  Nothing is copied. */
 void attn_rerun_projected(const struct attn_auditor *a, struct attn_problem *p);
-/* The audited swap without the stages that are done when Q, K and V are there; in *room.
- */
+/* The audited swap without the stages that are done when Q, K and V are there; in
+ *room. */
 const struct attn_swap *attn_rerun_later(const struct attn_auditor *a,
                                          struct attn_swap *room);
-/* The other path's plan for the output alone; false when a dense run would take too much
- * memory. */
+/* The other path's plan for the output alone; false when a dense run would take too
+   much memory. */
 bool attn_rerun_other_path(const struct attn_problem *p, const struct attn_plan *plan,
                            struct attn_plan *other);
 

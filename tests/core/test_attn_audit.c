@@ -1,7 +1,8 @@
 /*
  * test_attn_audit.c - right layers pass the audit, broken ones fail it at the right
- * place. Not here: the catalogue of faults (test_attn_fault.c). Start reading at
- * random_problems_pass.
+ * place.
+ * Not here: the catalogue of faults (test_attn_fault.c).
+ * Start reading at random_problems_pass.
  */
 #include "core/attn_core.h"
 #include "make_problem.h"
@@ -20,8 +21,8 @@ struct audited {
     bool ok;
 };
 
-/* Audits in exactly the bytes that attn_audit_bytes says, which must all be given back.
- */
+/* Audits in exactly the bytes that attn_audit_bytes says, which must all be given
+   back. */
 static struct audited audit(const struct attn_problem *p, const struct ran *r,
                             enum attn_audit_level level, uint64_t seed,
                             const struct attn_swap *swap)

@@ -1,8 +1,8 @@
 /*
  * test_attn_fault.c - the mutation matrix: every fault, on problems that can show it, is
- * caught first by its named check, and its object is the first incorrect one. Not here:
- * broken stages that are no fault of the catalogue (test_attn_audit.c). Start reading at
- * every_fault_is_caught.
+ * caught first by its named check, and its object is the first incorrect one.
+ * Not here: broken stages that are no fault of the catalogue (test_attn_audit.c).
+ * Start reading at every_fault_is_caught.
  */
 #include "core/attn_core.h"
 #include "make_problem.h"
