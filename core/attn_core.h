@@ -24,6 +24,21 @@ struct attn_mat {                  /* rows x cols of one dtype, row-major, ld nu
 void attn_gemm(struct attn_mat C, struct attn_mat A, bool transA, struct attn_mat B, bool transB,
                double alpha, double beta);
 
+/* ---- the two products of a row block (attn_pack.c) ------------------------------------------- */
+
+struct attn_pack {                 /* for one dtype and vector width; bits depend on neither shape
+                                      of the block nor place in it                                */
+    /* S = scale * Q K^T: S [rows, keys], Q [rows, d_k], K [keys, d_k] */
+    void (*scores)(struct attn_mat S, struct attn_mat Q, struct attn_mat K, double scale);
+    /* H += A V: H [rows, d_v], A [rows, keys], V [keys, d_v] */
+    void (*mix)(struct attn_mat H, struct attn_mat A, struct attn_mat V);
+};
+/* The best for this machine; NULL where it has none: attn_gemm then. */
+const struct attn_pack *attn_pack_of(enum attn_dtype dtype);
+/* That of one width, n < attn_pack_widths(): best first; NULL where this machine lacks it. */
+const struct attn_pack *attn_pack_width(enum attn_dtype dtype, size_t n);
+size_t attn_pack_widths(void);
+
 /* ---- one run ---------------------------------------------------------------------------------- */
 
 struct attn_rows {                 /* which part of the problem to run: reruns of the audit       */
@@ -97,9 +112,11 @@ attn_stage_fn attn_stage_project_q, attn_stage_position_q, attn_stage_project_k,
 /* SCORE to MIX of one piece without a T_q x T_kv tensor (attn_tiled.c). */
 attn_stage_fn attn_tiled;
 
-/* Unscaled scores of a block of queries and keys: S [rows, keys], Q [rows, d_k], K [keys, d_k]. */
-void attn_score_block(const struct attn_problem *p, struct attn_mat S, struct attn_mat Q,
-                      struct attn_mat K);
+/* True, with DEADLINE in *err, when the caller wants the run to end: long pieces ask now and then. */
+bool attn_stopped(const struct attn_run_ctx *run, struct attn_err *err);
+/* Scores of a block times `scale`: S [rows, keys], Q [rows, d_k], K [keys, d_k].  Error: DEADLINE. */
+bool attn_score_block(const struct attn_run_ctx *run, struct attn_mat S, struct attn_mat Q,
+                      struct attn_mat K, double scale, struct attn_err *err);
 /* Narrows [*j0, *j1) to the first and last allowed key of n; false when none is. */
 bool attn_allowed_span(const uint8_t *allow, size_t n, size_t *j0, size_t *j1);
 /* The sink of a head in *sink, and its address; NULL when the problem has none. */
@@ -148,8 +165,9 @@ static inline size_t attn_kv_head(const struct attn_dims *d, size_t h)
 
 struct attn_softmax_out { double lse; bool empty; };
 
-/* Softmax under way: the weights so far are exp(score - max), their sum is `sum`. */
-struct attn_online { double max, sum; bool any; };
+/* Softmax under way: the weights so far are exp(score - max), their sum is `sum`.  They are
+   written halved so many times: a sum of values times weights then never overflows. */
+struct attn_online { double max, sum; int halvings; bool any; };
 
 struct attn_kernel {
     /* y[i] = x[i] * scale, then cap*tanh(y/cap) when cap > 0; x may be y */
@@ -171,7 +189,8 @@ struct attn_kernel {
     /* y = s + m where allowed, -Infinity elsewhere; s or m NULL = 0, allow NULL = all; y may be s */
     void (*masked)(size_t n, const void *s, const void *m, const uint8_t *allow, void *y);
     /* some keys of one row: p = exp(s + m - new max), 0 where forbidden; brings `o` up to date and
-       returns the factor for what was computed under the old max; p may be s */
+       returns the factor for what was computed under the old max; p may be s.  p is
+       halved o->halvings times, the sum is not */
     double (*online_row)(size_t n, const void *s, const void *m, const uint8_t *allow,
                          struct attn_online *o, void *p);
     /* s_j = sum_c v_c tanh(q_c + k_jc), k [n, d] */

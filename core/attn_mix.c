@@ -35,10 +35,23 @@ static bool all_finite(struct attn_mat m)
 {
     const struct attn_kernel *kernel = attn_kernel_of(m.dtype);
 
+    if (m.ld == m.cols)
+        return kernel->all_finite(m.rows * m.cols, m.p);
     for (size_t r = 0; r < m.rows; r++)
         if (!kernel->all_finite(m.cols, cell(m, r, 0)))
             return false;
     return true;
+}
+
+/* H += A V */
+static void mix_finite(struct attn_mat H, struct attn_mat A, struct attn_mat V)
+{
+    const struct attn_pack *pack = attn_pack_of(H.dtype);
+
+    if (pack)
+        pack->mix(H, A, V);
+    else
+        attn_gemm(H, A, false, V, false, 1, 1);
 }
 
 /* Adds A_ij v_j to the rows i that read key j. */
@@ -71,7 +84,7 @@ static void mix_not_finite(struct attn_mat H, struct attn_mat A, struct attn_mat
             memcpy(cell(clean, j, 0), cell(V, j, 0), V.cols * bytes);
         else
             memset(cell(clean, j, 0), 0, V.cols * bytes);
-    attn_gemm(H, A, false, clean, false, 1, 1);
+    mix_finite(H, A, clean);
     for (size_t j = 0; j < V.rows; j++)
         if (!kernel->all_finite(V.cols, cell(V, j, 0)))
             mix_one_value(H, A, V, j, allow, stride);
@@ -89,7 +102,7 @@ void attn_mix_keys(struct attn_mat H, struct attn_mat A, struct attn_mat V,
                                   v = part(V, j, keys, c, cols);
 
             if (all_finite(v))
-                attn_gemm(h, a, false, v, false, 1, 1);
+                mix_finite(h, a, v);
             else
                 mix_not_finite(h, a, v, allow ? allow + j : NULL, stride);
         }

@@ -87,13 +87,22 @@ static void note_failure(struct job *job, size_t n, const struct attn_err *err)
     atomic_flag_clear(&job->lock);
 }
 
+bool attn_stopped(const struct attn_run_ctx *run, struct attn_err *err)
+{
+    const struct attn_exec *exec = run->exec;
+
+    if (!exec || !exec->stop || !exec->stop(exec->ctx))
+        return false;
+    attn_fail(err, ATTN_E_DEADLINE, NULL, NULL, 0, 0);
+    return true;
+}
+
 static bool run_piece(const struct job *job, size_t n, struct attn_err *err)
 {
-    const struct attn_exec *exec = job->run->exec;
     const struct attn_piece piece = piece_at(job, n);
 
-    if (exec && exec->stop && exec->stop(exec->ctx))
-        return attn_fail(err, ATTN_E_DEADLINE, NULL, NULL, 0, 0);
+    if (attn_stopped(job->run, err))
+        return false;
     for (size_t s = 0; s < job->stages; s++)
         if (!job->stage[s](job->run, piece, err))
             return false;

@@ -24,18 +24,70 @@ static void *row_of(const struct attn_trace *t, enum attn_object o, size_t b, si
 
 /* ---- SCORE ---- */
 
-void attn_score_block(const struct attn_problem *p, struct attn_mat S, struct attn_mat Q,
-                      struct attn_mat K)
+/* Work between two questions whether to stop, in multiply-adds: about ten milliseconds.
+ */
+enum { POLL_PRODUCTS = 1 << 28, POLL_TANHS = 1 << 22 };
+
+static void product_block(struct attn_mat S, struct attn_mat Q, struct attn_mat K,
+                          double scale)
+{
+    const struct attn_pack *pack = attn_pack_of(S.dtype);
+
+    if (pack) {
+        pack->scores(S, Q, K, scale);
+        return;
+    }
+    attn_gemm(S, Q, false, K, true, 1, 0);
+    for (size_t r = 0; scale != 1 && r < S.rows; r++) {
+        void *s = (char *)S.p + r * S.ld * attn_dtype_bytes(S.dtype);
+
+        attn_kernel_of(S.dtype)->scale_cap(S.cols, s, scale, 0, s);
+    }
+}
+
+static void pair_block(const struct attn_problem *p, struct attn_mat S, struct attn_mat Q,
+                       struct attn_mat K, double scale)
 {
     const size_t bytes = attn_dtype_bytes(S.dtype);
 
-    if (p->score->bilinear) {
-        attn_gemm(S, Q, false, K, true, 1, 0);
-        return;
-    }
-    for (size_t r = 0; r < S.rows; r++)
+    for (size_t r = 0; r < S.rows; r++) {
+        void *s = (char *)S.p + r * S.ld * bytes;
+
         p->score->keys(S.dtype, S.cols, Q.cols, (char *)Q.p + r * Q.ld * bytes, K.p,
-                       p->in[ATTN_IN_V_A].p, (char *)S.p + r * S.ld * bytes);
+                       p->in[ATTN_IN_V_A].p, s);
+        if (scale != 1)
+            attn_kernel_of(S.dtype)->scale_cap(S.cols, s, scale, 0, s);
+    }
+}
+
+/* Columns first … first + cols - 1. */
+static struct attn_mat columns(struct attn_mat m, size_t first, size_t cols)
+{
+    m.p = (char *)m.p + first * attn_dtype_bytes(m.dtype);
+    m.cols = cols;
+    return m;
+}
+
+bool attn_score_block(const struct attn_run_ctx *run, struct attn_mat S,
+                      struct attn_mat Q, struct attn_mat K, double scale,
+                      struct attn_err *err)
+{
+    const bool product = run->p->score->bilinear;
+    const size_t each = S.rows * Q.cols;
+    const size_t keys = (product ? POLL_PRODUCTS : POLL_TANHS) / each / 64 * 64 + 64;
+
+    for (size_t j = 0; j < K.rows; j += keys) {
+        const size_t some = K.rows - j < keys ? K.rows - j : keys;
+        const struct attn_mat s = columns(S, j, some), k = attn_mat_rows(K, j, some);
+
+        if (j > 0 && attn_stopped(run, err))
+            return false;
+        if (product)
+            product_block(s, Q, k, scale);
+        else
+            pair_block(run->p, s, Q, k, scale);
+    }
+    return true;
 }
 
 /* S_raw = Q K^T (or the additive score), S = softcap(S_raw * scale / temperature): every
@@ -46,17 +98,20 @@ bool attn_stage_score(const struct attn_run_ctx *run, struct attn_piece piece,
     const struct attn_problem *p = run->p;
     const struct attn_kernel *kernel = attn_kernel_of(p->dtype);
     const size_t rows = piece.i1 - piece.i0, g = attn_kv_head(&p->d, piece.h);
-    const enum attn_object first = run->t->t[ATTN_S_RAW].p ? ATTN_S_RAW : ATTN_S;
-    const struct attn_mat raw =
-        attn_mat_rows(attn_slice(&run->t->t[first], piece.b, piece.h), piece.i0, rows);
+    const bool raw = run->t->t[ATTN_S_RAW].p != NULL;
+    const double scale = p->scale / p->temperature;
+    const struct attn_mat first =
+        attn_mat_rows(attn_slice(&run->t->t[raw ? ATTN_S_RAW : ATTN_S], piece.b, piece.h),
+                      piece.i0, rows);
 
-    (void)err;
-    attn_score_block(
-        p, raw,
-        attn_mat_rows(attn_slice(&run->t->t[ATTN_Q], piece.b, piece.h), piece.i0, rows),
-        attn_slice(&run->t->t[ATTN_K], piece.b, g));
-    if (run->t->t[ATTN_S].p)
-        kernel->scale_cap(rows * raw.cols, raw.p, p->scale / p->temperature, p->softcap,
+    if (!attn_score_block(run, first,
+                          attn_mat_rows(attn_slice(&run->t->t[ATTN_Q], piece.b, piece.h),
+                                        piece.i0, rows),
+                          attn_slice(&run->t->t[ATTN_K], piece.b, g), raw ? 1 : scale,
+                          err))
+        return false;
+    if (run->t->t[ATTN_S].p && (raw || p->softcap > 0))
+        kernel->scale_cap(rows * first.cols, first.p, raw ? scale : 1, p->softcap,
                           row_of(run->t, ATTN_S, piece.b, piece.h, piece.i0));
     return true;
 }

@@ -10,7 +10,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { TILE_KEYS = 64 };
+enum { TILE_KEYS = 128 };
 
 struct row_state {
     size_t j0, j1; /* keys that the rules may allow */
@@ -18,15 +18,18 @@ struct row_state {
     struct attn_online online;
 };
 
-struct tile { /* one block of rows on its way over the keys: 80 kB */
+struct tile { /* one block of rows on its way over the keys: 150 kB */
+    const struct attn_run_ctx *run;
     const struct attn_problem *p;
+    const struct attn_kernel *kernel;
     struct attn_piece piece;
     size_t rows, bytes;
     struct attn_mat Q, K, V, H;
+    int halvings; /* 2^-halvings <= 1 / T_kv */
     struct row_state row[ATTN_ROW_BLOCK];
     uint8_t allow[ATTN_ROW_BLOCK * TILE_KEYS];
-    double
-        weight[ATTN_ROW_BLOCK * TILE_KEYS]; /* of dtype: S, then exp(S + M - max) / sum */
+    double weight[ATTN_ROW_BLOCK *
+                  TILE_KEYS]; /* of dtype: S, then exp(S + M - max), halved */
 };
 
 static void start_rows(struct tile *t, const double *sink)
@@ -34,9 +37,12 @@ static void start_rows(struct tile *t, const double *sink)
     for (size_t r = 0; r < t->rows; r++) {
         struct row_state *row = &t->row[r];
 
-        *row = (struct row_state){.online.max = -(double)INFINITY};
-        if (sink && *sink > -(double)INFINITY)
-            row->online = (struct attn_online){.max = *sink, .sum = 1};
+        *row = (struct row_state){
+            .online = {.max = -(double)INFINITY, .halvings = t->halvings}};
+        if (sink && *sink > -(double)INFINITY) {
+            row->online.max = *sink;
+            row->online.sum = 1;
+        }
         attn_allow_range(t->p, t->piece.b, t->piece.h, t->piece.i0 + r, &row->j0,
                          &row->j1, &row->exact);
         memset((char *)t->H.p + r * t->H.ld * t->bytes, 0, t->H.cols * t->bytes);
@@ -58,24 +64,30 @@ static void keys_read(const struct tile *t, size_t *j0, size_t *j1)
     }
 }
 
-static bool tile_is_read(const struct tile *t, size_t j, size_t keys)
+/* The rows of the block that may read a key of the tile: from the first to the last. */
+static void rows_reading(const struct tile *t, size_t j, size_t keys, size_t *r0,
+                         size_t *r1)
 {
-    for (size_t r = 0; r < t->rows; r++)
-        if (t->row[r].j0 < j + keys && t->row[r].j1 > j && t->row[r].j0 < t->row[r].j1)
-            return true;
-    return false;
+    *r0 = *r1 = 0;
+    for (size_t r = 0; r < t->rows; r++) {
+        const struct row_state *row = &t->row[r];
+
+        if (row->j0 >= row->j1 || row->j0 >= j + keys || row->j1 <= j)
+            continue;
+        if (*r1 == 0)
+            *r0 = r;
+        *r1 = r + 1;
+    }
 }
 
 /*
- * Turns the raw scores of row r and keys first … end - 1 of the tile that starts at key j
- * into weights under the running maximum and sum, and brings the row's H to these.  H is
- * a mean at all times, never a bare sum: values near the end of the range would overflow
- * in one.
+ * Turns the scores of row r and keys first … end - 1 of the tile that starts at key j
+ * into weights under the running maximum, and brings the row's H to it.
  */
 static void weigh_row(struct tile *t, size_t r, size_t j, size_t first, size_t end)
 {
     const struct attn_problem *p = t->p;
-    const struct attn_kernel *kernel = attn_kernel_of(p->dtype);
+    const struct attn_kernel *kernel = t->kernel;
     const size_t n = end - first, i = t->piece.i0 + r;
     uint8_t *allow = t->allow + r * TILE_KEYS + (first - j);
     char *s = (char *)t->weight + (r * TILE_KEYS + (first - j)) * t->bytes;
@@ -91,52 +103,65 @@ static void weigh_row(struct tile *t, size_t r, size_t j, size_t first, size_t e
 
     if (biased)
         kernel->from_double(n, bias, m);
-    kernel->scale_cap(n, s, p->scale / p->temperature, p->softcap, s);
+    if (p->softcap > 0)
+        kernel->scale_cap(n, s, 1, p->softcap, s);
 
     struct attn_online *o = &t->row[r].online;
-    const double before = o->sum;
+    const bool began = o->sum != 0;
     const double factor =
         kernel->online_row(n, s, biased ? m : NULL, t->row[r].exact ? NULL : allow, o, s);
 
-    if (o->sum == 0) /* no score above -Infinity so far: weights and H are 0 */
-        return;
-    kernel->scale_cap(n, s, 1 / o->sum, 0, s);
-    if (before != 0)
-        kernel->scale_cap(t->H.cols, H, factor * before / o->sum, 0, H);
+    if (began && factor != 1)
+        kernel->scale_cap(t->H.cols, H, factor, 0, H);
 }
 
-static void run_tile(struct tile *t, size_t j, size_t keys)
+/* Row r of a tile: weights, 0 at keys outside the row's range. */
+static void run_row(struct tile *t, size_t r, size_t j, size_t keys)
 {
-    const struct attn_mat S = {.dtype = t->p->dtype,
-                               .p = t->weight,
-                               .rows = t->rows,
-                               .cols = keys,
-                               .ld = TILE_KEYS};
+    const struct row_state *row = &t->row[r];
+    const size_t first = row->j0 > j ? row->j0 : j;
+    const size_t end = row->j1 < j + keys ? row->j1 : j + keys;
+    char *w = (char *)t->weight + r * TILE_KEYS * t->bytes;
 
-    attn_score_block(t->p, S, t->Q, attn_mat_rows(t->K, j, keys));
-    memset(t->allow, 0, sizeof t->allow);
-    for (size_t r = 0; r < t->rows; r++) {
-        const struct row_state *row = &t->row[r];
-        const size_t first = row->j0 > j ? row->j0 : j;
-        const size_t end = row->j1 < j + keys ? row->j1 : j + keys;
-        char *w = (char *)t->weight + r * TILE_KEYS * t->bytes;
-
-        if (first >= end) {
-            memset(w, 0, keys * t->bytes);
-            continue;
-        }
-        memset(w, 0, (first - j) * t->bytes);
-        memset(w + (end - j) * t->bytes, 0, (j + keys - end) * t->bytes);
-        weigh_row(t, r, j, first, end);
+    if (first >= end) {
+        memset(w, 0, keys * t->bytes);
+        return;
     }
-    attn_mix_keys(t->H, S, attn_mat_rows(t->V, j, keys), t->allow, TILE_KEYS);
+    memset(w, 0, (first - j) * t->bytes);
+    memset(w + (end - j) * t->bytes, 0, (j + keys - end) * t->bytes);
+    weigh_row(t, r, j, first, end);
+}
+
+static bool run_tile(struct tile *t, size_t j, size_t keys, struct attn_err *err)
+{
+    const struct attn_mat K = attn_mat_rows(t->K, j, keys);
+    struct attn_mat S = {.dtype = t->p->dtype,
+                         .p = t->weight,
+                         .rows = t->rows,
+                         .cols = keys,
+                         .ld = TILE_KEYS};
+    size_t r0, r1;
+
+    rows_reading(t, j, keys, &r0, &r1);
+    if (r0 == r1)
+        return true;
+    S = attn_mat_rows(S, r0, r1 - r0);
+    if (!attn_score_block(t->run, S, attn_mat_rows(t->Q, r0, r1 - r0), K,
+                          t->p->scale / t->p->temperature, err))
+        return false;
+    memset(t->allow + r0 * TILE_KEYS, 0, (r1 - r0) * TILE_KEYS);
+    for (size_t r = r0; r < r1; r++)
+        run_row(t, r, j, keys);
+    attn_mix_keys(attn_mat_rows(t->H, r0, r1 - r0), S, attn_mat_rows(t->V, j, keys),
+                  t->allow + r0 * TILE_KEYS, TILE_KEYS);
+    return true;
 }
 
 /* H of a row without any allowed key; false when the problem calls that an error. */
 static bool empty_row(const struct tile *t, size_t r, struct attn_err *err)
 {
     const struct attn_problem *p = t->p;
-    const struct attn_kernel *kernel = attn_kernel_of(p->dtype);
+    const struct attn_kernel *kernel = t->kernel;
     void *H = (char *)t->H.p + r * t->H.ld * t->bytes;
 
     if (p->empty_rows == ATTN_EMPTY_ERROR)
@@ -149,11 +174,11 @@ static bool empty_row(const struct tile *t, size_t r, struct attn_err *err)
     return true;
 }
 
-/* Empty rows, lse; 0/0 where all scores were -Infinity. */
+/* H becomes a mean; empty rows, lse; 0/0 where all scores were -Infinity. */
 static bool finish_rows(const struct tile *t, const struct attn_trace *trace,
                         struct attn_err *err)
 {
-    const struct attn_kernel *kernel = attn_kernel_of(t->p->dtype);
+    const struct attn_kernel *kernel = t->kernel;
     const struct attn_dims *d = &t->p->d;
 
     for (size_t r = 0; r < t->rows; r++) {
@@ -166,6 +191,8 @@ static bool finish_rows(const struct tile *t, const struct attn_trace *trace,
             return false;
         if (o->any && o->sum == 0)
             kernel->fill(t->H.cols, (double)NAN, H);
+        else if (o->any)
+            kernel->scale_cap(t->H.cols, H, ldexp(1, o->halvings) / o->sum, 0, H);
         if (trace->t[ATTN_LSE].p)
             kernel->set(trace->t[ATTN_LSE].p, row,
                         o->any ? o->max + log(o->sum) : -(double)INFINITY);
@@ -177,7 +204,10 @@ static bool finish_rows(const struct tile *t, const struct attn_trace *trace,
  * H, H_heads, lse and the flags of empty rows of one piece.
  *
  *     m' = max(m, max_j s_j);  l' = l e^(m - m') + sum_j e^(s_j - m');
- *     H' = H e^(m - m') l / l' + sum_j e^(s_j - m') / l' v_j
+ *     H' = H e^(m - m') + sum_j e^(s_j - m') v_j;  at the end H / l
+ *
+ * Weights are halved until T_kv of them add up to at most 1, so that H never leaves the
+ * range of the values on its way.
  *
  * Tiles that no row of the piece may read are skipped, products included.  Values, NaN,
  * overflow and empty rows as in the dense path (attn_stage_softmax, attn_mix_keys).
@@ -198,7 +228,12 @@ bool attn_tiled(const struct attn_run_ctx *run, struct attn_piece piece,
     assert(rows <= ATTN_ROW_BLOCK);
     H.p = (char *)H.p + piece.h * d->d_v * attn_dtype_bytes(H.dtype);
     H.cols = d->d_v;
+    t.run = run;
     t.p = run->p;
+    t.kernel = attn_kernel_of(run->p->dtype);
+    t.halvings = 0;
+    while (d->T_kv >> t.halvings > 0)
+        t.halvings++;
     t.piece = piece;
     t.rows = rows;
     t.bytes = attn_dtype_bytes(H.dtype);
@@ -211,8 +246,8 @@ bool attn_tiled(const struct attn_run_ctx *run, struct attn_piece piece,
     for (size_t j = j0; j < j1; j += TILE_KEYS) {
         const size_t keys = j1 - j < TILE_KEYS ? j1 - j : TILE_KEYS;
 
-        if (tile_is_read(&t, j, keys))
-            run_tile(&t, j, keys);
+        if (!run_tile(&t, j, keys, err))
+            return false;
     }
     if (!finish_rows(&t, trace, err))
         return false;
