@@ -1,0 +1,356 @@
+/*
+ * attn_diagnose_fit.c - the constant of a fault, found from the candidate's numbers.
+ * Not here: the faults themselves (attn_fault_fitted.c, attn_fault_softmax.c).
+ * Start reading at FITS, at the end.
+ */
+#include "core/attn_diagnose.h"
+
+#include <math.h>
+#include <string.h>
+
+static const struct attn_tensor *observed(const struct attn_fit *f)
+{
+    return &f->base->c->object[f->target];
+}
+
+static bool is(const struct attn_fit *f, enum attn_object o)
+{
+    return f->target == o && observed(f)->p && f->expected.p;
+}
+
+/* Least squares of observed = ratio * expected over finite numbers. */
+static bool ratio_of(const struct attn_tensor *e, const struct attn_tensor *x, double *ratio)
+{
+    double xy = 0.0, xx = 0.0;
+
+    for (size_t n = 0; n < attn_tensor_count(x); n++) {
+        const double a = attn_number(e, n), b = attn_number(x, n);
+
+        if (!isfinite(a) || !isfinite(b))
+            continue;
+        xy += a * b;
+        xx += a * a;
+    }
+    *ratio = xy / xx;
+    return isfinite(*ratio) && *ratio != 1.0 && *ratio != 0.0;
+}
+
+static bool ratio_of_target(const struct attn_fit *f, size_t n, double *value)
+{
+    return n == 0 && observed(f)->p && f->expected.p && ratio_of(&f->expected, observed(f), value);
+}
+
+/* ---- scores ---- */
+
+static double uncapped(const struct attn_problem *p, double s)
+{
+    return p->softcap > 0.0 ? p->softcap * atanh(s / p->softcap) : s;
+}
+
+static bool ratio_of_scores(const struct attn_fit *f, double *ratio)
+{
+    const struct attn_problem *p = f->base->p;
+    double xy = 0.0, xx = 0.0;
+
+    for (size_t n = 0; n < attn_tensor_count(observed(f)); n++) {
+        const double e = uncapped(p, attn_number(&f->expected, n));
+        const double x = uncapped(p, attn_number(observed(f), n));
+
+        if (!isfinite(e) || !isfinite(x) || (f->base->skip_scores && f->base->skip_scores[n]))
+            continue;
+        xy += e * x;
+        xx += e * e;
+    }
+    *ratio = xy / xx;
+    return isfinite(*ratio);
+}
+
+/* log a_j - log a_k = ratio (s_j - s_k) + m_j - m_k, for the pair of a row that is furthest apart
+   in S. */
+static bool ratio_of_logs(const struct attn_fit *f, double *ratio)
+{
+    const struct attn_tensor *S = &f->base->t.t[ATTN_S], *M = &f->base->t.t[ATTN_M];
+    const size_t T = f->base->p->d.T_kv;
+    double widest = 0.0;
+
+    for (size_t r = 0; r < attn_tensor_count(observed(f)); r += T)
+        for (size_t j = 1; j < T; j++) {
+            const double a = attn_number(observed(f), r), b = attn_number(observed(f), r + j);
+            const double gap = attn_number(S, r + j) - attn_number(S, r);
+
+            if (!(a > 0.0) || !(b > 0.0) || !(fabs(gap) > widest) ||
+                !isfinite(attn_number(M, r)) || !isfinite(attn_number(M, r + j)))
+                continue;
+            widest = fabs(gap);
+            *ratio = (log(b) - log(a) - attn_number(M, r + j) + attn_number(M, r)) / gap;
+        }
+    return widest > 0.0 && f->base->p->softcap == 0.0;
+}
+
+static bool scale_ratio(const struct attn_fit *f, size_t n, double *value)
+{
+    if (n > 0)
+        return false;
+    return is(f, ATTN_S) ? ratio_of_scores(f, value) : is(f, ATTN_A) && ratio_of_logs(f, value);
+}
+
+/* c tanh(s / c) = x: c by halving, from the largest score. */
+static bool cap_ratio(const struct attn_fit *f, size_t n, double *value)
+{
+    const double cap = f->base->p->softcap;
+    double s = 0.0, x = 0.0, low = 1e-3, high = 1e6;
+
+    if (n > 0 || !is(f, ATTN_S) || !(cap > 0.0))
+        return false;
+    for (size_t k = 0; k < attn_tensor_count(observed(f)); k++) {
+        const double e = fabs(uncapped(f->base->p, attn_number(&f->expected, k)));
+
+        if (isfinite(e) && e > s) {
+            s = e;
+            x = fabs(attn_number(observed(f), k));
+        }
+    }
+    if (!(x < s))
+        return false;
+    for (int step = 0; step < 200; step++) {
+        const double c = sqrt(low * high);
+
+        *(c * tanh(s / c) < x ? &low : &high) = c;
+    }
+    *value = sqrt(low * high) / cap;
+    return true;
+}
+
+/* ---- positions ---- */
+
+static const double BASES[] = {10000.0, 500000.0, 1000000.0, 100000.0, 1000.0, 100.0,
+                               150000.0, 5000000.0, 10000000.0, 50000.0};
+
+/* The angle by which the slowest pair of a row was turned, from the numbers before RoPE. */
+static bool angle_of(const struct attn_fit *f, size_t b, size_t i, double *angle)
+{
+    const struct attn_problem *p = f->base->p;
+    const size_t pairs = p->d.d_k / 2, k = pairs - 1;
+    const bool half = p->rope.layout == ATTN_ROPE_HALF;
+    const size_t u = half ? k : 2 * k, v = half ? k + pairs : 2 * k + 1;
+    const struct attn_tensor *pre = &f->base->t.t[ATTN_Q_PRE], *Q = observed(f);
+    const double x = attn_at4(pre, b, 0, i, u), y = attn_at4(pre, b, 0, i, v);
+    const double s = attn_at4(Q, b, 0, i, u), t = attn_at4(Q, b, 0, i, v);
+
+    *angle = atan2(x * t - y * s, x * s + y * t);
+    return x * x + y * y > 0.0;
+}
+
+static bool base_from_angle(const struct attn_fit *f, double *value)
+{
+    const struct attn_problem *p = f->base->p;
+    const double k = (double)(p->d.d_k / 2 - 1);
+
+    for (size_t b = 0; b < p->d.B; b++)
+        for (size_t i = 0; i < p->d.T_q; i++) {
+            const double pos = attn_rope_position_q(p, b, i);
+            double angle;
+
+            if (pos == 0.0 || !angle_of(f, b, i, &angle) || angle / pos <= 0.0)
+                continue;
+            *value = pow(angle / pos, -(double)p->d.d_k / (2.0 * k));
+            return isfinite(*value);
+        }
+    return false;
+}
+
+static bool rope_base(const struct attn_fit *f, size_t n, double *value)
+{
+    if (!f->base->p->rope.on || f->base->p->d.d_k < 4 || n > ATTN_COUNT(BASES))
+        return false;
+    if (n < ATTN_COUNT(BASES)) {
+        *value = BASES[n];
+        return true;
+    }
+    return is(f, ATTN_Q) && base_from_angle(f, value);
+}
+
+/* 1, -1, 2, -2, … 32, -32. */
+static bool whole_number(size_t n, double *value)
+{
+    *value = (n % 2 ? -1.0 : 1.0) * (double)(n / 2 + 1);
+    return n < 64;
+}
+
+static bool query_offset(const struct attn_fit *f, size_t n, double *value)
+{
+    return f->base->p->rope.on && whole_number(n, value);
+}
+
+/* ---- masks ---- */
+
+/* Does the candidate read the pair, as far as its target says? */
+static bool reads(const struct attn_fit *f, size_t n)
+{
+    const double x = attn_number(observed(f), n);
+
+    return f->target == ATTN_M || f->target == ATTN_S_MASKED ? x != -INFINITY : x != 0.0;
+}
+
+static bool shows_mask(const struct attn_fit *f)
+{
+    return is(f, ATTN_M) || is(f, ATTN_ALLOWED) || is(f, ATTN_S_MASKED) || is(f, ATTN_A);
+}
+
+/* Furthest key before (sign -1) or after (1) the query that any row reads. */
+static bool furthest(const struct attn_fit *f, int sign, double *value)
+{
+    const struct attn_problem *p = f->base->p;
+    ptrdiff_t most = PTRDIFF_MIN;
+    size_t n = 0;
+
+    for (struct attn_cell x = {0}; attn_cell_in(&x, p->d.B, p->d.h, p->d.T_q, p->d.T_kv);
+         x.j++, n++) {
+        const ptrdiff_t at = sign * ((ptrdiff_t)x.j - (ptrdiff_t)x.i - p->shift);
+
+        if (reads(f, n) && at > most)
+            most = at;
+    }
+    *value = (double)most;
+    return most != PTRDIFF_MIN;
+}
+
+static bool window_width(const struct attn_fit *f, size_t n, double *value)
+{
+    const struct attn_mask *m = attn_mask_of(f->base->p, "window");
+
+    if (!m)
+        return false;
+    if (shows_mask(f))
+        return n == 0 && furthest(f, -1, value) && *value >= 0.0;
+    if (!m->arg[0].given || n >= 8)
+        return false;
+    whole_number(n, value);
+    *value = fmax(0.0, *value + (double)m->arg[0].number);
+    return true;
+}
+
+static bool diagonal_offset(const struct attn_fit *f, size_t n, double *value)
+{
+    if (!attn_mask_of(f->base->p, "causal"))
+        return false;
+    if (shows_mask(f))
+        return n == 0 && furthest(f, 1, value);
+    return n < 8 && whole_number(n, value);
+}
+
+/* M at a forbidden pair, or the logit that gives a forbidden key its weight. */
+static bool fill_value(const struct attn_fit *f, size_t n, double *value)
+{
+    const struct attn_walk *w = f->base;
+    const size_t T = w->p->d.T_kv;
+
+    if (n > 0 || (!is(f, ATTN_M) && !is(f, ATTN_A)))
+        return false;
+    for (size_t r = 0; r < attn_tensor_count(observed(f)); r += T)
+        for (size_t j = 0; j < T; j++) {
+            const bool forbidden = is(f, ATTN_M)
+                                       ? attn_number(&f->expected, r + j) == -INFINITY
+                                       : attn_number(&w->t.t[ATTN_ALLOWED], r + j) == 0.0;
+
+            if (!forbidden)
+                continue;
+            *value = attn_number(observed(f), r + j);
+            if (is(f, ATTN_M))
+                return isfinite(*value);
+            for (size_t k = 0; k < T; k++) {
+                const double a = attn_number(observed(f), r + k);
+
+                if (attn_number(&w->t.t[ATTN_ALLOWED], r + k) == 0.0 || !(a > 0.0) || !(*value > 0.0))
+                    continue;
+                *value = log(*value / a) + attn_number(&w->t.t[ATTN_S], r + k) +
+                         attn_number(&w->t.t[ATTN_M], r + k) - attn_number(&w->t.t[ATTN_S], r + j);
+                return isfinite(*value);
+            }
+        }
+    return false;
+}
+
+static bool bias_ratio(const struct attn_fit *f, size_t n, double *value)
+{
+    return is(f, ATTN_M) && ratio_of_target(f, n, value);
+}
+
+/* ---- weights ---- */
+
+static bool weight_ratio(const struct attn_fit *f, size_t n, double *value)
+{
+    return is(f, ATTN_A) && ratio_of_target(f, n, value);
+}
+
+static bool output_ratio(const struct attn_fit *f, size_t n, double *value)
+{
+    return (is(f, ATTN_H) || is(f, ATTN_H_HEADS)) && ratio_of_target(f, n, value);
+}
+
+/* Each weight is 0 or the right one over 1 - p, p one number: some of each. */
+static bool looks_dropped(const struct attn_fit *f, double *value)
+{
+    const struct attn_margin margin = attn_margin_of(f->base->c);
+    double ratio = 0.0;
+    size_t dropped = 0;
+
+    if (!is(f, ATTN_A))
+        return false;
+    for (size_t n = 0; n < attn_tensor_count(observed(f)); n++) {
+        const double e = attn_number(&f->expected, n), x = attn_number(observed(f), n);
+
+        if (isfinite(x) && e > margin.atol && x != 0.0)
+            ratio = fmax(ratio, x / e);
+    }
+    if (!(ratio > 1.0 + 8.0 * margin.rtol))
+        return false;
+    for (size_t n = 0; n < attn_tensor_count(observed(f)); n++) {
+        const double e = attn_number(&f->expected, n), x = attn_number(observed(f), n);
+        const double room = margin.atol + margin.rtol * fabs(x) +
+                            2.0 * ratio * (f->base->noise[ATTN_A] ? f->base->noise[ATTN_A][n] : 0.0);
+
+        if (isnan(e) && isnan(x))
+            continue;
+        if (x == 0.0 && e > margin.atol)
+            dropped++;
+        else if (!(fabs(x - ratio * e) <= room + 1e-6 * fabs(x)))
+            return false;
+    }
+    *value = 1.0 - 1.0 / ratio;
+    return dropped > 0;
+}
+
+/* ---- the rows ---- */
+
+static const void *set_value(const void *param, double value, double *room)
+{
+    struct attn_fitted other = *(const struct attn_fitted *)param;
+
+    _Static_assert(sizeof other <= ATTN_FIT_ROOM * sizeof(double), "a param fits into its room");
+    other.value = value;
+    memcpy(room, &other, sizeof other);
+    return room;
+}
+
+static const struct attn_fit_row FITS[] = {
+    {"scale_other", "ratio", scale_ratio, set_value, NULL},
+    {"softcap_other", "ratio", cap_ratio, set_value, NULL},
+    {"rope_base_other", "base", rope_base, set_value, NULL},
+    {"rope_query_offset", "offset", query_offset, set_value, NULL},
+    {"window_other_width", "left", window_width, set_value, NULL},
+    {"causal_other_offset", "offset", diagonal_offset, set_value, NULL},
+    {"finite_mask_value", "value", fill_value, set_value, NULL},
+    {"bias_scaled", "ratio", bias_ratio, set_value, NULL},
+    {"weights_scaled", "ratio", weight_ratio, set_value, NULL},
+    {"output_scaled", "ratio", output_ratio, set_value, NULL},
+    {"dropout_in_eval", "p", NULL, NULL, looks_dropped},
+};
+
+const struct attn_fit_row *attn_fit_find(const struct attn_fault_row *row)
+{
+    for (size_t n = 0; n < ATTN_COUNT(FITS); n++)
+        if (strcmp(FITS[n].fault, row->name) == 0)
+            return &FITS[n];
+    return NULL;
+}

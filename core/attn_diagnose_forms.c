@@ -1,0 +1,467 @@
+/*
+ * attn_diagnose_forms.c - right implementations in another form: what is accepted, and as what.
+ * Not here: faults (attn_fault*.c).
+ * Start reading at FORMS.
+ */
+#include "core/attn_diagnose.h"
+
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+
+enum form {
+    MASKED_SCORES, FINITE_FILL, SAME_PRODUCTS, SCALE_IN_PRODUCTS, SCALED_RAW, ROW_CONSTANT,
+    VALUE_BASIS, LSE_BASE_2, NO_FORBIDDEN_DA, TRANSPOSED_WEIGHTS, FORM_COUNT
+};
+
+/* clang-format off */
+static const struct attn_accepted_row FORMS[] = {
+    [MASKED_SCORES] = { "masked_scores",
+        "S is given with its mask: -Infinity, or a large negative number, at forbidden pairs." },
+    [FINITE_FILL] = { "finite_fill",
+        "A large negative number stands for -Infinity: its weight is 0 as long as a row has a key." },
+    [SAME_PRODUCTS] = { "same_products",
+        "Q and K differ, but every product of a query and a key is right: a common rotation, "
+        "permutation or shift of positions, or a factor moved from one to the other." },
+    [SCALE_IN_PRODUCTS] = { "scale_in_products",
+        "The scale is already in Q or K (or its root in both), so products need no other." },
+    [SCALED_RAW] = { "scaled_raw_scores", "S_raw is given with the scale." },
+    [ROW_CONSTANT] = { "row_constant_mask",
+        "M differs by one number per row over allowed keys, which the softmax takes off again." },
+    [VALUE_BASIS] = { "other_value_basis",
+        "V and H stand in another basis, which the output projection takes back: Y is right." },
+    [LSE_BASE_2] = { "lse_base_2", "lse is given as a logarithm to base 2." },
+    [NO_FORBIDDEN_DA] = { "masked_weight_gradient",
+        "dA is given as 0 at forbidden pairs, where it is never read." },
+    [TRANSPOSED_WEIGHTS] = { "transposed_weights",
+        "The gradient of a square weight is given as (out,in)." },
+};
+/* clang-format on */
+_Static_assert(ATTN_COUNT(FORMS) == FORM_COUNT, "one row per form");
+
+size_t attn_accepted_count(void)
+{
+    return FORM_COUNT;
+}
+
+const struct attn_accepted_row *attn_accepted_at(size_t n)
+{
+    assert(n < FORM_COUNT);
+    return &FORMS[n];
+}
+
+static void saw(struct attn_forms *forms, enum form form, uint32_t objects)
+{
+    forms->rows |= UINT32_C(1) << form;
+    for (int o = 0; o < ATTN_OBJECT_COUNT; o++)
+        if (objects & ATTN_BIT(o))
+            forms->of_object[o] = FORMS[form].name;
+}
+
+/* ---- numbers that stand for -Infinity ---- */
+
+/* exp of this is 0 in every precision; scores and biases above the other are no fill. */
+static const double FILL_AT_MOST = -1000.0, NO_FILL_ABOVE = -500.0;
+
+static bool is_fill(double x, double right)
+{
+    return x <= FILL_AT_MOST && isfinite(x) && (right == -INFINITY || right > NO_FILL_ABOVE);
+}
+
+static bool is_masked(double x, double right)
+{
+    return x == -INFINITY || is_fill(x, right);
+}
+
+static void *copy(struct attn_arena *arena, struct attn_tensor *t, struct attn_err *err)
+{
+    const size_t bytes = attn_tensor_count(t) * attn_dtype_bytes(t->dtype);
+    void *to = attn_arena_take(arena, bytes);
+
+    if (!to)
+        attn_fail(err, ATTN_E_MEMORY, "candidate", NULL, arena->size, bytes);
+    else
+        memcpy(to, t->p, bytes);
+    return t->p = to;
+}
+
+static bool fill_to_infinity(const struct attn_trace *right, enum attn_object o,
+                             struct attn_arena *arena, struct attn_candidate *own,
+                             struct attn_forms *forms, struct attn_err *err)
+{
+    struct attn_tensor *t = &own->object[o];
+    bool any = false;
+
+    for (size_t n = 0; t->p && n < attn_tensor_count(t); n++)
+        any = any || is_fill(attn_number(t, n), attn_number(&right->t[o], n));
+    if (!any)
+        return true;
+    if (!copy(arena, t, err))
+        return false;
+    for (size_t n = 0; n < attn_tensor_count(t); n++)
+        if (is_fill(attn_number(t, n), attn_number(&right->t[o], n)))
+            attn_put(t, n, -INFINITY);
+    saw(forms, FINITE_FILL, ATTN_BIT(o));
+    return true;
+}
+
+/* May the pair be read, as the candidate itself says; else as the rules say? */
+static bool own_verdict(const struct attn_candidate *own, const struct attn_trace *right, size_t n)
+{
+    if (own->object[ATTN_ALLOWED].p)
+        return attn_number(&own->object[ATTN_ALLOWED], n) != 0.0;
+    if (own->object[ATTN_M].p)
+        return attn_number(&own->object[ATTN_M], n) != -INFINITY;
+    return attn_number(&right->t[ATTN_ALLOWED], n) != 0.0;
+}
+
+/* S and M may have been added: then allowed pairs are nearer to S + M than to S. */
+static bool has_bias(const struct attn_trace *right, const struct attn_tensor *S,
+                     const uint8_t *skip)
+{
+    double plain = 0.0, added = 0.0;
+
+    for (size_t n = 0; n < attn_tensor_count(S); n++) {
+        const double s = attn_number(&right->t[ATTN_S], n), m = attn_number(&right->t[ATTN_M], n);
+
+        if (skip[n] || !isfinite(m))
+            continue;
+        plain += fabs(attn_number(S, n) - s);
+        added += fabs(attn_number(S, n) - s - m);
+    }
+    return added < plain;
+}
+
+static void take_bias_off(const struct attn_trace *right, struct attn_tensor *S)
+{
+    for (size_t n = 0; n < attn_tensor_count(S); n++)
+        if (isfinite(attn_number(&right->t[ATTN_M], n)))
+            attn_put(S, n, attn_number(S, n) - attn_number(&right->t[ATTN_M], n));
+}
+
+/* Masked scores show which mask was used; without another word of it, that is the candidate's. */
+static bool mask_from_scores(const uint8_t *skip, struct attn_arena *arena,
+                             struct attn_candidate *own, struct attn_err *err)
+{
+    struct attn_tensor *allowed = &own->object[ATTN_ALLOWED];
+    const size_t count = attn_tensor_count(&own->object[ATTN_S]);
+
+    *allowed = own->object[ATTN_S];
+    allowed->dtype = ATTN_BOOL;
+    allowed->p = attn_arena_take(arena, count);
+    if (!allowed->p)
+        return attn_fail(err, ATTN_E_MEMORY, "candidate", NULL, arena->size, count);
+    for (size_t n = 0; n < count; n++)
+        attn_put(allowed, n, !skip[n]);
+    return true;
+}
+
+static bool unmask_scores(const struct attn_problem *p, const struct attn_trace *right,
+                          struct attn_arena *arena, struct attn_candidate *own,
+                          const uint8_t **skip, struct attn_forms *forms, struct attn_err *err)
+{
+    struct attn_tensor *S = &own->object[ATTN_S];
+    const size_t count = S->p ? attn_tensor_count(S) : 0;
+    const bool mask_known = own->object[ATTN_ALLOWED].p || own->object[ATTN_M].p ||
+                            own->object[ATTN_S_MASKED].p;
+    uint8_t *masked = count ? attn_arena_take(arena, count) : NULL;
+    size_t masked_count = 0, wrong = 0;
+
+    if (count == 0)
+        return true;
+    if (!masked)
+        return attn_fail(err, ATTN_E_MEMORY, "candidate", NULL, arena->size, count);
+    for (size_t n = 0; n < count; n++) {
+        masked[n] = is_masked(attn_number(S, n), attn_number(&right->t[ATTN_S], n));
+        masked_count += masked[n];
+        wrong += masked[n] == own_verdict(own, right, n);
+    }
+    if (masked_count == 0 || (wrong > 0 && mask_known))
+        return true;
+    if (wrong > 0 && !mask_from_scores(masked, arena, own, err))
+        return false;
+    if ((p->additive.p || p->alibi) && has_bias(right, S, masked)) {
+        if (!copy(arena, S, err))
+            return false;
+        take_bias_off(right, S);
+    }
+    *skip = masked;
+    saw(forms, MASKED_SCORES, ATTN_BIT(ATTN_S));
+    return true;
+}
+
+bool attn_forms_normalise(const struct attn_problem *p, const struct attn_trace *right,
+                          struct attn_arena *arena, struct attn_candidate *own,
+                          const uint8_t **skip, struct attn_forms *forms, struct attn_err *err)
+{
+    return fill_to_infinity(right, ATTN_M, arena, own, forms, err) &&
+           fill_to_infinity(right, ATTN_S_MASKED, arena, own, forms, err) &&
+           unmask_scores(p, right, arena, own, skip, forms, err);
+}
+
+/* ---- objects in another form ---- */
+
+static bool wrong(const struct attn_walk *w, enum attn_object o)
+{
+    return attn_walk_given(w, o) && !w->seen[o].same;
+}
+
+static uint32_t wrong_of(const struct attn_walk *w, uint32_t objects)
+{
+    uint32_t set = 0;
+
+    for (int o = 0; o < ATTN_OBJECT_COUNT; o++)
+        if ((objects & ATTN_BIT(o)) && wrong(w, (enum attn_object)o))
+            set |= ATTN_BIT(o);
+    return set;
+}
+
+static double factor_of(const struct attn_problem *p)
+{
+    return p->scale / p->temperature;
+}
+
+/* Are all products of the trace's own rows those of the right layer times c? */
+static bool products_are(const struct attn_walk *w, const struct attn_trace *right,
+                         enum attn_object q, enum attn_object k, double c)
+{
+    const struct attn_problem *p = w->p;
+    const double by = factor_of(p);
+    const struct attn_tensor *Q = &w->t.t[q], *K = &w->t.t[k];
+    const struct attn_tensor *Qr = &right->t[q], *Kr = &right->t[k];
+    struct attn_margin margin = attn_margin_of(w->c);
+    double expected, observed;
+    const struct attn_tensor e = {.dtype = ATTN_F64, .rank = 1, .dim = {1}, .p = &expected};
+    const struct attn_tensor x = {.dtype = ATTN_F64, .rank = 1, .dim = {1}, .p = &observed};
+
+    for (struct attn_cell at = {0}; attn_cell_in(&at, p->d.B, p->d.h, p->d.T_q, p->d.T_kv); at.j++) {
+        const size_t g = attn_kv_head(&p->d, at.h);
+        const size_t i = attn_place4(Q, at.b, at.h, at.i), j = attn_place4(K, at.b, g, at.j);
+        struct attn_seen seen;
+
+        expected = by * attn_pair_raw(p, Qr, i, Kr, j);
+        observed = by / c * attn_pair_raw(p, Q, i, K, j);
+        margin.flat = w->noise[ATTN_S][attn_place4(&w->t.t[ATTN_S], at.b, at.h, at.i) + at.j] /
+                      fmin(fabs(c), 1.0);
+        attn_compare(&e, &x, &margin, NULL, &seen);
+        if (!seen.same)
+            return false;
+    }
+    return true;
+}
+
+/* Only one of Q and K was given, and it is the right one times the root of the scale. */
+static bool half_scaled(const struct attn_walk *w, const struct attn_trace *right)
+{
+    const bool has_q = attn_walk_given(w, ATTN_Q), has_k = attn_walk_given(w, ATTN_K);
+    const enum attn_object o = has_q ? ATTN_Q : ATTN_K;
+    const double c = sqrt(fabs(factor_of(w->p)));
+
+    if (has_q == has_k || attn_walk_given(w, ATTN_PRESENT_K) || c == 1.0)
+        return false;
+    for (size_t n = 0; n < attn_tensor_count(&w->t.t[o]); n++) {
+        const double e = c * attn_number(&right->t[o], n), x = attn_number(&w->t.t[o], n);
+
+        if (!(fabs(x - e) <= w->c->atol + w->c->rtol * fabs(e) + w->noise[o][n]))
+            return false;
+    }
+    return true;
+}
+
+static bool accept_products(const struct attn_walk *w, const struct attn_trace *right,
+                            struct attn_forms *forms)
+{
+    static const uint32_t BEFORE = ATTN_BIT(ATTN_Q_PRE) | ATTN_BIT(ATTN_K_PRE);
+    const uint32_t objects = wrong_of(w, BEFORE | ATTN_BIT(ATTN_Q) | ATTN_BIT(ATTN_K) |
+                                             ATTN_BIT(ATTN_PRESENT_K));
+    const double scales[] = {1.0, w->p->scale, factor_of(w->p)};
+
+    if (objects == 0)
+        return false;
+    for (size_t n = 0; n < ATTN_COUNT(scales); n++) {
+        const double c = scales[n];
+
+        if (c == 0.0 || (n > 0 && !w->p->score->bilinear) ||
+            !products_are(w, right, ATTN_Q, ATTN_K, c))
+            continue;
+        if ((objects & BEFORE) && w->p->rope.on &&
+            !products_are(w, right, ATTN_Q_PRE, ATTN_K_PRE, c))
+            continue;
+        saw(forms, c == 1.0 ? SAME_PRODUCTS : SCALE_IN_PRODUCTS, objects);
+        forms->objects |= objects;
+        return true;
+    }
+    if (!half_scaled(w, right))
+        return false;
+    saw(forms, SCALE_IN_PRODUCTS, objects);
+    forms->objects |= objects;
+    return true;
+}
+
+static bool accept_raw(const struct attn_walk *w, const struct attn_trace *right,
+                       struct attn_forms *forms)
+{
+    const double c = factor_of(w->p);
+    const struct attn_tensor *raw = &w->c->object[ATTN_S_RAW];
+
+    if (!wrong(w, ATTN_S_RAW) || !w->p->score->bilinear)
+        return false;
+    for (size_t n = 0; n < attn_tensor_count(raw); n++) {
+        const double e = c * attn_number(&right->t[ATTN_S_RAW], n);
+
+        if (!(fabs(attn_number(raw, n) - e) <=
+              w->c->atol + w->c->rtol * fabs(e) + w->noise[ATTN_S][n]))
+            return false;
+    }
+    saw(forms, SCALED_RAW, ATTN_BIT(ATTN_S_RAW));
+    forms->objects |= ATTN_BIT(ATTN_S_RAW);
+    return true;
+}
+
+/* One row of M or S_masked against the right one: the same pattern, and one difference? */
+static bool constant_apart(const struct attn_walk *w, const double *x, const double *e)
+{
+    double shift = 0.0;
+    bool any = false;
+
+    for (size_t j = 0; j < w->p->d.T_kv; j++) {
+        if ((x[j] == -INFINITY) != (e[j] == -INFINITY) || isnan(x[j]))
+            return false;
+        if (e[j] == -INFINITY)
+            continue;
+        if (!any)
+            shift = x[j] - e[j];
+        any = true;
+        if (!(fabs(x[j] - e[j] - shift) <=
+              w->c->atol + w->c->rtol * (fabs(x[j]) + fabs(e[j]) + fabs(shift))))
+            return false;
+    }
+    return true;
+}
+
+static bool accept_row_constant(const struct attn_walk *w, const struct attn_trace *right,
+                                struct attn_forms *forms)
+{
+    const uint32_t objects = wrong_of(w, ATTN_BIT(ATTN_M) | ATTN_BIT(ATTN_S_MASKED));
+    const size_t T = w->p->d.T_kv;
+
+    if (objects == 0)
+        return false;
+    for (int o = ATTN_M; o <= ATTN_S_MASKED; o++)
+        for (size_t n = 0; (objects & ATTN_BIT(o)) && n < attn_tensor_count(&w->c->object[o]);
+             n += T)
+            if (!constant_apart(w, (const double *)w->c->object[o].p + n,
+                                (const double *)right->t[o].p + n))
+                return false;
+    saw(forms, ROW_CONSTANT, objects);
+    forms->objects |= objects;
+    return true;
+}
+
+static bool globally_right(const struct attn_walk *w, const struct attn_trace *right,
+                           enum attn_object o)
+{
+    struct attn_margin margin = attn_margin_of(w->c);
+    struct attn_seen seen;
+
+    margin.noise = w->noise[o];
+    attn_compare(&right->t[o], &w->c->object[o], &margin, NULL, &seen);
+    return seen.same;
+}
+
+static bool accept_value_basis(const struct attn_walk *w, const struct attn_trace *right,
+                               struct attn_forms *forms)
+{
+    const uint32_t values = ATTN_BIT(ATTN_V) | ATTN_BIT(ATTN_PRESENT_V);
+    const uint32_t mixed = ATTN_BIT(ATTN_CONTRIBUTIONS) | ATTN_BIT(ATTN_H_HEADS) | ATTN_BIT(ATTN_H);
+    const bool has_mix = attn_walk_given(w, ATTN_H) || attn_walk_given(w, ATTN_H_HEADS);
+
+    if (wrong_of(w, values) == 0 || wrong_of(w, mixed) != 0 || !has_mix ||
+        !attn_walk_given(w, ATTN_Y) || !globally_right(w, right, ATTN_Y))
+        return false;
+    saw(forms, VALUE_BASIS, values | mixed);
+    forms->objects |= values | mixed;
+    return true;
+}
+
+static bool accept_lse(const struct attn_walk *w, const struct attn_trace *right,
+                       struct attn_forms *forms)
+{
+    const struct attn_tensor *lse = &w->c->object[ATTN_LSE];
+
+    if (!wrong(w, ATTN_LSE))
+        return false;
+    for (size_t n = 0; n < attn_tensor_count(lse); n++) {
+        const double e = attn_number(&right->t[ATTN_LSE], n) / 0.6931471805599453;
+        const double x = attn_number(lse, n);
+
+        if (x != e && !(fabs(x - e) <= w->c->atol + w->c->rtol * fabs(e) +
+                                           2.0 * w->noise[ATTN_LSE][n]))
+            return false;
+    }
+    saw(forms, LSE_BASE_2, ATTN_BIT(ATTN_LSE));
+    forms->objects |= ATTN_BIT(ATTN_LSE);
+    return true;
+}
+
+bool attn_forms_accept(const struct attn_walk *w, const struct attn_trace *right,
+                       struct attn_forms *forms)
+{
+    return accept_products(w, right, forms) || accept_raw(w, right, forms) ||
+           accept_row_constant(w, right, forms) || accept_value_basis(w, right, forms) ||
+           accept_lse(w, right, forms);
+}
+
+/* ---- gradients in another form ---- */
+
+static bool near(const struct attn_back *back, double e, double x)
+{
+    return fabs(x - e) <= back->c->atol + (back->c->rtol + back->blur) * fabs(e);
+}
+
+static bool zero_where_forbidden(const struct attn_back *back)
+{
+    const struct attn_tensor *x = &back->c->gradient[ATTN_DA], *e = &back->right[ATTN_DA];
+
+    for (size_t n = 0; n < attn_tensor_count(x); n++) {
+        const bool allowed = attn_number(&back->t->t[ATTN_ALLOWED], n) != 0.0;
+
+        if (!near(back, allowed ? attn_number(e, n) : 0.0, attn_number(x, n)))
+            return false;
+    }
+    return true;
+}
+
+static bool is_transpose(const struct attn_back *back, enum attn_gradient g)
+{
+    const struct attn_tensor *x = &back->c->gradient[g], *e = &back->right[g];
+    const size_t n = e->dim[0];
+
+    if (e->rank != 2 || e->dim[1] != n)
+        return false;
+    for (size_t r = 0; r < n; r++)
+        for (size_t c = 0; c < n; c++)
+            if (!near(back, attn_number(e, c * n + r), attn_number(x, r * n + c)))
+                return false;
+    return true;
+}
+
+void attn_forms_accept_gradients(struct attn_back *back, struct attn_forms *forms)
+{
+    for (enum attn_gradient g = 0; g < ATTN_GRADIENT_COUNT; g++) {
+        const bool is_wrong = back->seen[g].given && !back->seen[g].same;
+        enum form form = FORM_COUNT;
+
+        if (!is_wrong || !back->right[g].p)
+            continue;
+        if (g == ATTN_DA && zero_where_forbidden(back))
+            form = NO_FORBIDDEN_DA;
+        else if (g >= ATTN_DW_O && g <= ATTN_DW_V && is_transpose(back, g))
+            form = TRANSPOSED_WEIGHTS;
+        if (form == FORM_COUNT)
+            continue;
+        forms->gradients |= UINT32_C(1) << g;
+        forms->of_gradient[g] = FORMS[form].name;
+        forms->rows |= UINT32_C(1) << form;
+    }
+}
