@@ -288,8 +288,9 @@ bool attn_check_mask(struct attn_auditor *a, struct attn_finding *f)
         "{4} expected, {5} found, at the first entry that differs; in all rows {7} pairs "
         "are "
         "allowed and {8} forbidden.",
-        "A pair is allowed when every rule allows it. Of {9} pairs each rule is asked "
-        "one by one.",
+        "A pair is allowed when every rule allows it; here each rule is asked about one "
+        "pair "
+        "at a time. There are {9} pairs.",
     };
     struct attn_diff diff = {0};
 
