@@ -81,6 +81,8 @@ typedef void api_handler_fn(struct api_ctx *ctx, const struct api_call *call,
                             struct api_reply *reply);
 
 api_handler_fn api_attention;        /* POST /v1/attention       */
+api_handler_fn api_audit;            /* POST /v1/audit           */
+api_handler_fn api_probe;            /* POST /v1/probe           */
 api_handler_fn api_plan;             /* POST /v1/plan            */
 api_handler_fn api_catalog;          /* GET  /v1/catalog         */
 api_handler_fn api_examples;         /* GET  /v1/examples        */

@@ -3,9 +3,9 @@
  * Not here: the tables (core/), the limits' values (server/).
  * Start reading at the table PARTS.
  */
-#include "api/api_answer.h"
-
-typedef bool part_fn(struct api_buffer *b, const struct api_limits *limits);
+#include "api/api_audit.h"
+#include "api/api_catalog.h"
+#include "api/api_probe.h"
 
 static bool put_names(struct api_buffer *b, const char *const *names, size_t count)
 {
@@ -179,44 +179,7 @@ static bool put_positions(struct api_buffer *b, const struct api_limits *limits)
     return ok && api_puts(b, "]");
 }
 
-/* ---- checks, faults, ablations, conventions ---- */
-
-static bool put_checks(struct api_buffer *b, const struct api_limits *limits)
-{
-    bool ok = api_puts(b, "[");
-
-    (void)limits;
-    for (size_t n = 0; n < attn_check_count() && ok; n++) {
-        const struct attn_check_row *row = attn_check_at(n);
-
-        ok = api_put_comma(b) && api_puts(b, "{") &&
-             api_put_u64_member(b, "order", (uint64_t)row->order) &&
-             api_put_text_member(b, "id", row->id) &&
-             api_put_text_member(b, "object", row->object) &&
-             api_put_text_member(b, "shows", row->shows) && api_puts(b, "}");
-    }
-    return ok && api_puts(b, "]");
-}
-
-static bool put_faults(struct api_buffer *b, const struct api_limits *limits)
-{
-    bool ok = api_puts(b, "[");
-
-    (void)limits;
-    for (size_t n = 0; n < attn_fault_count() && ok; n++) {
-        const struct attn_fault_row *row = attn_fault_at(n);
-
-        ok = api_put_comma(b) && api_puts(b, "{") &&
-             api_put_text_member(b, "name", attn_fault_name(row)) &&
-             api_put_text_member(b, "object", attn_fault_object(row)) &&
-             api_put_text_member(b, "explanation", attn_fault_explanation(row)) &&
-             api_put_text_member(b, "fix", attn_fault_fix(row)) &&
-             api_put_text_member(b, "visible_when", attn_fault_visible_when(row)) &&
-             api_put_text_member(b, "caught_by", attn_fault_caught_by(row)) &&
-             api_puts(b, "}");
-    }
-    return ok && api_puts(b, "]");
-}
+/* ---- ablations, conventions ---- */
 
 static bool put_target(struct api_buffer *b, const struct attn_edit_target_row *row)
 {
@@ -316,6 +279,8 @@ static bool put_limits(struct api_buffer *b, const struct api_limits *limits)
         {"ablations_max", API_ABLATIONS_MAX, "ablations of one request"},
         {"changes_max", ATTN_EDITS_MAX, "changes of one ablation"},
         {"traces_max", API_TRACES_MAX, "rows of one request"},
+        {"companions_max", API_COMPANIONS_MAX, "companions of one audit"},
+        {"probe_size_max", API_PROBE_SIZE_MAX, "largest size of a probe"},
     };
     bool ok = api_puts(b, "{");
 
@@ -358,16 +323,27 @@ static bool put_version(struct api_buffer *b, const struct api_limits *limits)
 
 static const struct {
     const char *name;
-    part_fn *put;
+    api_catalog_part_fn *put;
 } PARTS[] = {
-    {"version", put_version},     {"objects", put_objects},
-    {"tensors", put_tensors},     {"gradients", put_gradients},
-    {"masks", put_masks},         {"scores", put_scores},
-    {"positions", put_positions}, {"empty_rows", put_empty_rows},
-    {"checks", put_checks},       {"faults", put_faults},
-    {"ablations", put_ablations}, {"conventions", put_conventions},
-    {"inits", put_inits},         {"encodings", put_encodings},
-    {"paths", put_paths},         {"limits", put_limits},
+    {"version", put_version},
+    {"objects", put_objects},
+    {"tensors", put_tensors},
+    {"gradients", put_gradients},
+    {"masks", put_masks},
+    {"scores", put_scores},
+    {"positions", put_positions},
+    {"empty_rows", put_empty_rows},
+    {"checks", api_catalog_checks},
+    {"faults", api_catalog_faults},
+    {"accepted_forms", api_catalog_accepted_forms},
+    {"candidate_dtypes", api_catalog_candidate_dtypes},
+    {"purposes", api_catalog_purposes},
+    {"ablations", put_ablations},
+    {"conventions", put_conventions},
+    {"inits", put_inits},
+    {"encodings", put_encodings},
+    {"paths", put_paths},
+    {"limits", put_limits},
 };
 
 static bool put_catalog(struct api_buffer *b, const struct api_limits *limits)

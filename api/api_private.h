@@ -276,6 +276,10 @@ bool api_request_read(struct api_ctx *ctx, const char *body, size_t len, struct 
 /* The same for /v1/plan: sizes and masks, tensors are never taken or read. */
 bool api_request_read_sizes(struct api_ctx *ctx, const char *body, size_t len,
                             struct api_request *r, struct api_err *err);
+/* The problem that one object of a larger, open document is, to be judged and not run: nothing is
+   returned unless "return" says so.  Pointers are relative to that object. */
+bool api_request_read_judged(struct api_ctx *ctx, const struct api_doc *doc, const json_t *problem,
+                             struct api_request *r, struct api_err *err);
 
 /* ---- context (api_ctx.c) ------------------------------------------------------------------------------------ */
 

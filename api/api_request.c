@@ -165,6 +165,40 @@ static bool refuse_too_large(struct api_reading *rd, struct api_err *err)
     return true;
 }
 
+/* The same for a problem that is judged: what the judge needs, and a trace of what is
+   returned. */
+static bool refuse_judged(struct api_reading *rd, struct api_err *err)
+{
+    const struct api_request *r = rd->r;
+    const struct attn_arena *arena = &rd->ctx->arena;
+    struct attn_problem as_judged = r->p;
+    struct attn_err core = {0};
+    struct attn_plan plan;
+    size_t judge, needs;
+
+    as_judged.dtype = ATTN_F64;
+    if (!attn_plan(&as_judged, r->want, r->path, SIZE_MAX, &plan, &core))
+        return api_fail_core(err, &core);
+    judge = attn_diagnose_bytes(&as_judged, r->has_gradients ? &r->gradients : NULL);
+    if (__builtin_add_overflow(judge, plan.trace_bytes, &needs))
+        needs = SIZE_MAX;
+    rd->reserved = needs;
+    return (arena->used <= arena->size && needs <= arena->size - arena->used) ||
+           api_fail_numbers(err, "too-large", NULL, "tensors", arena->size, needs,
+                            "Judging this problem needs %zu bytes beside %zu of its "
+                            "tensors; the limit of one request is %zu.",
+                            needs, arena->used, arena->size);
+}
+
+static bool refuse(struct api_reading *rd, struct api_err *err)
+{
+    if (!rd->judged)
+        return refuse_too_large(rd, err);
+    if (rd->returned == NULL)
+        rd->r->want = 0;
+    return refuse_judged(rd, err);
+}
+
 static bool prepare(struct api_reading *rd, struct api_err *err)
 {
     struct attn_err core = {0};
@@ -177,11 +211,19 @@ static bool read_problem(struct api_reading *rd, struct api_err *err)
     return api_read_object(rd, rd->doc, rd->doc->root, "", FIELDS, API_COUNT(FIELDS),
                            err) &&
            api_resolve_sizes(rd, err) && api_take_inputs(rd, err) &&
-           api_read_return(rd, err) && refuse_too_large(rd, err) &&
+           api_read_return(rd, err) && refuse(rd, err) &&
            api_read_masks(rd, err) && api_fill_position(rd, err) && prepare(rd, err) &&
            api_read_gradients(rd, err) && api_read_traces(rd, err) &&
-           api_read_ablations(rd, err) && refuse_too_large(rd, err) &&
+           api_read_ablations(rd, err) && refuse(rd, err) &&
            api_fill_inputs(rd, err);
+}
+
+static void set_defaults(struct api_request *r)
+{
+    *r = (struct api_request){.p = {.dtype = ATTN_F64, .temperature = 1.0},
+                              .audit = ATTN_AUDIT_SAMPLED};
+    r->p.score = attn_score_find("dot_product");
+    assert(r->p.score != NULL);
 }
 
 static bool read_body(struct api_ctx *ctx, const char *body, size_t len, bool sizes_only,
@@ -191,10 +233,7 @@ static bool read_body(struct api_ctx *ctx, const char *body, size_t len, bool si
     struct api_reading rd = {.ctx = ctx, .doc = &doc, .r = r, .sizes_only = sizes_only};
     bool ok;
 
-    *r = (struct api_request){.p = {.dtype = ATTN_F64, .temperature = 1.0},
-                              .audit = ATTN_AUDIT_SAMPLED};
-    r->p.score = attn_score_find("dot_product");
-    assert(r->p.score != NULL);
+    set_defaults(r);
     if (!api_doc_open(ctx, body, len, &doc, err))
         return false;
     ok = read_problem(&rd, err);
@@ -212,4 +251,18 @@ bool api_request_read_sizes(struct api_ctx *ctx, const char *body, size_t len,
                             struct api_request *r, struct api_err *err)
 {
     return read_body(ctx, body, len, true, r, err);
+}
+
+bool api_request_read_judged(struct api_ctx *ctx, const struct api_doc *doc,
+                             const json_t *problem, struct api_request *r,
+                             struct api_err *err)
+{
+    /* The node lends its tree to a document of its own; the spans are the same. */
+    const struct api_doc inner = {.root = (json_t *)(uintptr_t)problem,
+                                  .span = doc->span,
+                                  .span_count = doc->span_count};
+    struct api_reading rd = {.ctx = ctx, .doc = &inner, .r = r, .judged = true};
+
+    set_defaults(r);
+    return read_problem(&rd, err);
 }

@@ -17,6 +17,7 @@ struct api_reading {
     const struct api_doc *doc;
     struct api_request *r;
     bool sizes_only; /* /v1/plan: tensors are neither taken nor read */
+    bool judged;     /* /v1/audit: nothing is run, somebody else's tensors are judged */
     size_t reserved; /* bytes of the arena that the run itself will need */
 
     struct attn_decl decl;

@@ -13,6 +13,8 @@
 /* clang-format off */
 static const struct srv_route ROUTES[] = {
     { "POST", "/v1/attention",       api_attention,    NULL,             true,  JSON },
+    { "POST", "/v1/audit",           api_audit,        NULL,             true,  JSON },
+    { "POST", "/v1/probe",           api_probe,        NULL,             true,  JSON },
     { "POST", "/v1/plan",            api_plan,         NULL,             true,  JSON },
     { "GET",  "/v1/catalog",         api_catalog,      NULL,             false, JSON },
     { "GET",  "/v1/examples",        api_examples,     NULL,             false, JSON },
