@@ -106,12 +106,7 @@ test: deps ## install what is missing, build, run every fast test
 	@$(MAKE) --no-print-directory build unit http
 
 http: build ## the tests that speak HTTP with the binary
-	@sh scripts/suite.sh "server" $(PYTHON) tests/http/run_server.py $(ATTENTIOND)
-	@sh scripts/suite.sh "reference" $(PYTHON) tests/http/run_reference.py
-	@sh scripts/suite.sh "case folders" $(PYTHON) tests/http/run_cases.py $(ATTENTIOND)
-	@sh scripts/suite.sh "worked examples" $(PYTHON) tests/http/run_worked.py $(ATTENTIOND)
-	@sh scripts/suite.sh "random problems" $(PYTHON) tests/http/run_random.py $(ATTENTIOND) --count $(RANDOM_COUNT) --seed $(SEED)
-	@sh scripts/suite.sh "invariance" $(PYTHON) tests/http/run_invariance.py $(ATTENTIOND)
+	@PYTHON=$(PYTHON) sh scripts/http.sh $(ATTENTIOND) $(RANDOM_COUNT) $(SEED)
 
 CASES    ?= ../shared/cases
 cases: build ## the shared cases, when that folder is there
