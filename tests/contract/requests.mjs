@@ -116,6 +116,67 @@ const PLANS = {
   'with tensors': ONE,
 };
 
+const JUDGED = {...PROJECTED, candidate: {S: [[0, 1], [1, 0]]}};
+const bf16 = (...numbers) => Buffer.from(Uint16Array.from(numbers, (x) =>
+  new Uint32Array(Float32Array.of(x).buffer)[0] >>> 16).buffer).toString('base64');
+
+// Candidates right, wrong, of wrong shape, of other numbers; refused ones follow.
+const AUDITS = {
+  'scale missing': JUDGED,
+  'a place and no cause': {...PROJECTED, candidate: {S: [[0.3, 0.2], [0.1, 7]], A: [[0.5, 0.5], [0.5, 0.5]]}},
+  'not a number': {...PROJECTED, candidate: {A: [['NaN', 1], ['Infinity', '-Infinity']]}},
+  'a wrong shape': {...PROJECTED, candidate: {S: [[[0, 1], [1, 0]]], H: [[1, 2, 3], [4, 5, 6]]}},
+  'booleans': {...PROJECTED, masks: {causal: true}, candidate: {allowed: [[true, true], [true, true]]}},
+  'bfloat16': {...PROJECTED, candidate: {S: {shape: [2, 2], dtype: 'bfloat16', base64: bf16(0, 0.7071, 0.7071, 0)}}},
+  'own tolerance': {...JUDGED, candidate_dtype: 'float16', tolerance: {rtol: 0, atol: 1}},
+  'right tensors as well': {...JUDGED, return: ['S', 'H'], encoding: 'flat', audit: 'full'},
+  'gradients': {...ONE, gradients: {}, candidate: {dX: [[0, 0, 0, 0], [0, 0, 0, 0], [0, 0, 0, 0]],
+    dW_Q: [[1, 2]]}},
+  'a batch with heads': {...BASE, masks: {causal: true}, candidate: {Y: {init: 'zeros'}, A: {init: 'ones'}}},
+  'companions': {...JUDGED, companions: [
+    {name: 'the same', problem: PROJECTED, candidate: {H: [[1, 2], [3, 4]]}},
+    {name: 'again', of: 'the same', problem: PROJECTED, candidate: {H: [[1, 2], [3, 5]]}}]},
+};
+const AUDITS_REFUSED = {
+  'no candidate': [422, PROJECTED],
+  'an empty candidate': [422, {...PROJECTED, candidate: {}}],
+  'an unknown tensor': [422, {...PROJECTED, candidate: {T: [[1]]}}],
+  'an ablation': [422, {...JUDGED, ablations: []}],
+  'a fault': [422, {...JUDGED, inject: 'scale_missing'}],
+  'an encoding of nothing': [422, {...JUDGED, encoding: 'flat'}],
+  'a sampled audit': [422, {...JUDGED, audit: 'sampled'}],
+  'a gradient of nothing': [422, {...PROJECTED, candidate: {dQ: [[1, 0], [0, 1]]}}],
+  'a negative tolerance': [422, {...JUDGED, tolerance: {rtol: -1}}],
+  'numbers as booleans': [422, {...PROJECTED, candidate: {allowed: [[1, 1], [1, 1]]}}],
+  'a companion of nobody': [422, {...JUDGED, companions: [{name: 'a', of: 'b', problem: PROJECTED,
+    candidate: {S: [[0, 1], [1, 0]]}}]}],
+  'not JSON': [400, '{'],
+};
+const PROBES = {
+  'everything': {},
+  'own sizes': {shapes: {T: 3, d_k: 1, heads: 2}, seed: 9},
+  'more keys': {shapes: {T: 2, T_kv: 6}},
+  'fewer keys': {shapes: {T: 6, T_kv: 2, B: 1}},
+  'own masks': {masks: {causal: true, window: {left: 1, right: 0}}},
+  'own positions': {position: {rope: {layout: 'half', base: 100}, alibi: {slopes: 'standard'}}},
+};
+for (const purpose of ['general', 'projections', 'scores', 'masks', 'softmax', 'heads', 'positions', 'cache',
+  'packing', 'gradients'])
+  PROBES[purpose] = {purpose: [purpose]};
+const PROBES_REFUSED = {
+  'an unknown purpose': [422, {purpose: ['fun']}],
+  'no purpose': [422, {purpose: []}],
+  'a size beyond': [422, {shapes: {T: 65}}],
+  'an unknown rule': [422, {masks: {casual: true}}],
+  'heads that do not divide': [422, {shapes: {heads: 3, kv_heads: 2}}],
+  'not JSON': [400, ''],
+};
+
+const listed = (rows, path) => Object.entries(rows).map(([name, body]) =>
+  ({name: `${path}: ${name}`, path, status: 200, body: JSON.stringify(body)}));
+const refusedOf = (rows, path) => Object.entries(rows).map(([name, [status, body]]) =>
+  ({name: `${path}: ${name}`, path, status, body: typeof body === 'string' ? body : JSON.stringify(body)}));
+
 export function requests() {
   const valid = Object.entries(VALID).map(([name, body]) =>
     ({name, path: '/v1/attention', status: 200, body: JSON.stringify(body)}));
@@ -125,6 +186,8 @@ export function requests() {
     ({name: `plan: ${name}`, path: '/v1/plan', status: 200, body: JSON.stringify(body)}));
   const body = JSON.stringify(ONE);
   return [...valid, ...refused, ...plans,
+    ...listed(AUDITS, '/v1/audit'), ...refusedOf(AUDITS_REFUSED, '/v1/audit'),
+    ...listed(PROBES, '/v1/probe'), ...refusedOf(PROBES_REFUSED, '/v1/probe'),
     {name: 'plan: an unknown field', path: '/v1/plan', status: 422, body: '{"shape":{}}'},
     {name: 'plan: not JSON', path: '/v1/plan', status: 400, body: '{'},
     {name: 'a text body', path: '/v1/attention', status: 415, body, headers: {'content-type': 'text/plain'}},
