@@ -147,6 +147,8 @@ struct attn_fit_row {
     const void *(*set)(const void *param, double value, double *room);
     /* Instead of a run: does the observed object look like the fault's? */
     bool (*resembles)(const struct attn_fit *f, double *value);
+    /* Searched between these when no proposal reproduces the target; both 0: never. */
+    double low, high;
 };
 const struct attn_fit_row *attn_fit_find(const struct attn_fault_row *row);
 

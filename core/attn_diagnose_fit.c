@@ -221,22 +221,19 @@ static bool window_width(const struct attn_fit *f, size_t n, double *value)
 
     if (!m)
         return false;
-    if (shows_mask(f))
-        return n == 0 && furthest(f, -1, value) && *value >= 0.0;
-    if (!m->arg[0].given || n >= 8)
-        return false;
-    whole_number(n, value);
-    *value = fmax(0.0, *value + (double)m->arg[0].number);
-    return true;
+    if (n == 0 && shows_mask(f) && furthest(f, -1, value) && *value >= 0.0)
+        return true;
+    *value = (double)n;
+    return n < 32 && n < f->base->p->d.T_kv;
 }
 
 static bool diagonal_offset(const struct attn_fit *f, size_t n, double *value)
 {
     if (!attn_mask_of(f->base->p, "causal"))
         return false;
-    if (shows_mask(f))
-        return n == 0 && furthest(f, 1, value);
-    return n < 8 && whole_number(n, value);
+    if (n == 0 && shows_mask(f) && furthest(f, 1, value))
+        return true;
+    return n < 16 && whole_number(n, value);
 }
 
 /* M at a forbidden pair, or the logit that gives a forbidden key its weight. */
@@ -334,17 +331,17 @@ static const void *set_value(const void *param, double value, double *room)
 }
 
 static const struct attn_fit_row FITS[] = {
-    {"scale_other", "ratio", scale_ratio, set_value, NULL},
-    {"softcap_other", "ratio", cap_ratio, set_value, NULL},
-    {"rope_base_other", "base", rope_base, set_value, NULL},
-    {"rope_query_offset", "offset", query_offset, set_value, NULL},
-    {"window_other_width", "left", window_width, set_value, NULL},
-    {"causal_other_offset", "offset", diagonal_offset, set_value, NULL},
-    {"finite_mask_value", "value", fill_value, set_value, NULL},
-    {"bias_scaled", "ratio", bias_ratio, set_value, NULL},
-    {"weights_scaled", "ratio", weight_ratio, set_value, NULL},
-    {"output_scaled", "ratio", output_ratio, set_value, NULL},
-    {"dropout_in_eval", "p", NULL, NULL, looks_dropped},
+    {"scale_other", "ratio", scale_ratio, set_value, NULL, 0.01, 100.0},
+    {"softcap_other", "ratio", cap_ratio, set_value, NULL, 0.05, 50.0},
+    {"rope_base_other", "base", rope_base, set_value, NULL, 0.0, 0.0},
+    {"rope_query_offset", "offset", query_offset, set_value, NULL, 0.0, 0.0},
+    {"window_other_width", "left", window_width, set_value, NULL, 0.0, 0.0},
+    {"causal_other_offset", "offset", diagonal_offset, set_value, NULL, 0.0, 0.0},
+    {"finite_mask_value", "value", fill_value, set_value, NULL, -30.0, 0.0},
+    {"bias_scaled", "ratio", bias_ratio, set_value, NULL, 0.05, 20.0},
+    {"weights_scaled", "ratio", weight_ratio, set_value, NULL, 0.01, 100.0},
+    {"output_scaled", "ratio", output_ratio, set_value, NULL, 0.01, 100.0},
+    {"dropout_in_eval", "p", NULL, NULL, looks_dropped, 0.0, 0.0},
 };
 
 const struct attn_fit_row *attn_fit_find(const struct attn_fault_row *row)

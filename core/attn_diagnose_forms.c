@@ -345,7 +345,8 @@ static bool accept_row_constant(const struct attn_walk *w, const struct attn_tra
     const uint32_t objects = wrong_of(w, ATTN_BIT(ATTN_M) | ATTN_BIT(ATTN_S_MASKED));
     const size_t T = w->p->d.T_kv;
 
-    if (objects == 0)
+    /* A sink takes no part in the difference, so the weights would change. */
+    if (objects == 0 || w->p->in[ATTN_IN_SINK].p)
         return false;
     for (int o = ATTN_M; o <= ATTN_S_MASKED; o++)
         for (size_t n = 0; (objects & ATTN_BIT(o)) && n < attn_tensor_count(&w->c->object[o]);
@@ -364,6 +365,8 @@ static bool globally_right(const struct attn_walk *w, const struct attn_trace *r
     struct attn_margin margin = attn_margin_of(w->c);
     struct attn_seen seen;
 
+    if (!attn_walk_given(w, o))
+        return true;
     margin.noise = w->noise[o];
     attn_compare(&right->t[o], &w->c->object[o], &margin, NULL, &seen);
     return seen.same;
@@ -377,10 +380,44 @@ static bool accept_value_basis(const struct attn_walk *w, const struct attn_trac
     const bool has_mix = attn_walk_given(w, ATTN_H) || attn_walk_given(w, ATTN_H_HEADS);
 
     if (wrong_of(w, values) == 0 || wrong_of(w, mixed) != 0 || !has_mix ||
-        !attn_walk_given(w, ATTN_Y) || !globally_right(w, right, ATTN_Y))
+        !attn_walk_given(w, ATTN_Y) || !globally_right(w, right, ATTN_Y) ||
+        (globally_right(w, right, ATTN_H) && globally_right(w, right, ATTN_H_HEADS)))
         return false;
     saw(forms, VALUE_BASIS, values | mixed);
     forms->objects |= values | mixed;
+    return true;
+}
+
+/* What was added to a whole row of M is in lse too. */
+static double row_shift(const struct attn_walk *w, const struct attn_trace *right, size_t row,
+                        const struct attn_forms *forms)
+{
+    const size_t T = w->p->d.T_kv;
+    const enum attn_object o = w->c->object[ATTN_M].p ? ATTN_M : ATTN_S_MASKED;
+
+    if (!(forms->objects & ATTN_BIT(o)) || !w->c->object[o].p)
+        return 0.0;
+    for (size_t n = row * T; n < (row + 1) * T; n++)
+        if (isfinite(attn_number(&right->t[o], n)))
+            return attn_number(&w->c->object[o], n) - attn_number(&right->t[o], n);
+    return 0.0;
+}
+
+static bool accept_shifted_lse(const struct attn_walk *w, const struct attn_trace *right,
+                               struct attn_forms *forms)
+{
+    const struct attn_tensor *lse = &w->c->object[ATTN_LSE];
+
+    for (size_t n = 0; n < attn_tensor_count(lse); n++) {
+        const double e = attn_number(&right->t[ATTN_LSE], n) + row_shift(w, right, n, forms);
+        const double x = attn_number(lse, n);
+
+        if (x != e && !(fabs(x - e) <= w->c->atol + w->c->rtol * fabs(e) +
+                                           w->noise[ATTN_LSE][n]))
+            return false;
+    }
+    saw(forms, ROW_CONSTANT, ATTN_BIT(ATTN_LSE));
+    forms->objects |= ATTN_BIT(ATTN_LSE);
     return true;
 }
 
@@ -391,6 +428,8 @@ static bool accept_lse(const struct attn_walk *w, const struct attn_trace *right
 
     if (!wrong(w, ATTN_LSE))
         return false;
+    if (accept_shifted_lse(w, right, forms))
+        return true;
     for (size_t n = 0; n < attn_tensor_count(lse); n++) {
         const double e = attn_number(&right->t[ATTN_LSE], n) / 0.6931471805599453;
         const double x = attn_number(lse, n);

@@ -2,7 +2,7 @@
  * attn_diagnose_noise.c - how far honest rounding may move an object: standard deviations carried
  * through the layer, as sums of independent roundings.
  * Not here: the comparison that uses them (attn_diagnose_compare.c).
- * Start reading at NOISES.
+ * Start reading at NOISES, at the end.
  */
 #include "core/attn_diagnose.h"
 
@@ -45,8 +45,8 @@ static void put(const struct attn_walk *w, enum attn_object o, size_t n, double 
 /* ---- Q, K, V ---- */
 
 struct projection {
-    enum attn_object pre, after;
-    enum attn_input W, x, given;
+    enum attn_object after;        /* what the noise is kept for */
+    enum attn_input W, x;
     bool key_side, turned;
 };
 
@@ -92,9 +92,10 @@ static void turn_row(const struct attn_walk *w, const struct projection *part, s
                 square(angle_unit(w, part, b, i) * 2.0 * size));
 }
 
-static void project_noise(struct attn_walk *w, const struct projection *part)
+/* Of the projection, and of its rotation where `o` is what comes after it. */
+static void project_noise(struct attn_walk *w, const struct projection *part, enum attn_object o)
 {
-    const struct attn_tensor *t = &w->t.t[part->after];
+    const struct attn_tensor *t = &w->t.t[o];
     const size_t past = part->key_side ? w->p->d.T_past : 0, d = t->dim[3];
     const bool projected = w->p->form.source == ATTN_PROJECTED;
 
@@ -109,7 +110,7 @@ static void project_noise(struct attn_walk *w, const struct projection *part)
                     ? square(2.0 * unit_of(w) * value)
                     : product_variance(w, part, x.b, x.i - past, x.h * d + c, value));
         }
-        if (w->p->rope.on && part->turned)
+        if (w->p->rope.on && part->turned && o == part->after)
             turn_row(w, part, x.b, x.i, at, d);
     }
 }
@@ -119,22 +120,41 @@ static enum attn_input key_source(const struct attn_walk *w)
     return w->p->form.source == ATTN_CROSS ? ATTN_IN_X_KV : ATTN_IN_X;
 }
 
+static const struct projection QUERY = {ATTN_Q, ATTN_IN_W_Q, ATTN_IN_X, false, true};
+
+static struct projection keys_of(const struct attn_walk *w)
+{
+    return (struct projection){ATTN_K, ATTN_IN_W_K, key_source(w), true, true};
+}
+
+static void noise_q_pre(struct attn_walk *w)
+{
+    project_noise(w, &QUERY, ATTN_Q_PRE);
+}
+
 static void noise_q(struct attn_walk *w)
 {
-    project_noise(w, &(struct projection){ATTN_Q_PRE, ATTN_Q, ATTN_IN_W_Q, ATTN_IN_X, ATTN_IN_Q,
-                                          false, true});
+    project_noise(w, &QUERY, ATTN_Q);
+}
+
+static void noise_k_pre(struct attn_walk *w)
+{
+    const struct projection keys = keys_of(w);
+
+    project_noise(w, &keys, ATTN_K_PRE);
 }
 
 static void noise_k(struct attn_walk *w)
 {
-    project_noise(w, &(struct projection){ATTN_K_PRE, ATTN_K, ATTN_IN_W_K, key_source(w),
-                                          ATTN_IN_K, true, true});
+    const struct projection keys = keys_of(w);
+
+    project_noise(w, &keys, ATTN_K);
 }
 
 static void noise_v(struct attn_walk *w)
 {
-    project_noise(w, &(struct projection){ATTN_V, ATTN_V, ATTN_IN_W_V, key_source(w), ATTN_IN_V,
-                                          true, false});
+    project_noise(w, &(struct projection){ATTN_V, ATTN_IN_W_V, key_source(w), true, false},
+                  ATTN_V);
 }
 
 /* ---- S, A, H, Y ---- */
@@ -268,18 +288,23 @@ static void noise_y(struct attn_walk *w)
         }
 }
 
+/* Found when the walk meets `at`; objects made together share the noise of one of them. */
 static const struct noise_row {
-    enum attn_object object;
+    enum attn_object at;
     void (*find)(struct attn_walk *w);
 } NOISES[] = {
-    {ATTN_Q, noise_q}, {ATTN_K, noise_k}, {ATTN_V, noise_v}, {ATTN_S, noise_s},
-    {ATTN_A, noise_a}, {ATTN_H, noise_h}, {ATTN_Y, noise_y}, {ATTN_LSE, NULL},
+    {ATTN_Q_PRE, noise_q_pre}, {ATTN_Q, noise_q},       {ATTN_K_PRE, noise_k_pre},
+    {ATTN_K, noise_k},         {ATTN_V, noise_v},       {ATTN_S_RAW, noise_s},
+    {ATTN_A, noise_a},         {ATTN_CONTRIBUTIONS, noise_h}, {ATTN_Y, noise_y},
 };
+
+static const enum attn_object KEPT[] = {ATTN_Q, ATTN_K, ATTN_V, ATTN_S,
+                                        ATTN_A, ATTN_H, ATTN_Y, ATTN_LSE};
 
 void attn_noise_of(struct attn_walk *w, enum attn_object o)
 {
     for (size_t n = 0; n < ATTN_COUNT(NOISES); n++)
-        if (NOISES[n].object == o && NOISES[n].find && w->noise[o])
+        if (NOISES[n].at == o)
             NOISES[n].find(w);
 }
 
@@ -297,15 +322,15 @@ size_t attn_noise_bytes(const struct attn_problem *p)
 {
     size_t bytes = 0;
 
-    for (size_t n = 0; n < ATTN_COUNT(NOISES); n++)
-        bytes += object_bytes(p, NOISES[n].object);
+    for (size_t n = 0; n < ATTN_COUNT(KEPT); n++)
+        bytes += object_bytes(p, KEPT[n]);
     return bytes;
 }
 
 bool attn_noise_take(struct attn_walk *w, struct attn_arena *arena, struct attn_err *err)
 {
-    for (size_t n = 0; n < ATTN_COUNT(NOISES); n++) {
-        const enum attn_object o = NOISES[n].object;
+    for (size_t n = 0; n < ATTN_COUNT(KEPT); n++) {
+        const enum attn_object o = KEPT[n];
 
         if (!attn_object_exists(w->p, o))
             continue;

@@ -258,7 +258,7 @@ static void compare(struct attn_walk *w, enum attn_object o)
     margin.noise = noise_of(noisy, o);
     margin.flat = flat_noise(noisy, o);
     /* A fault may make larger numbers, which round as much more. */
-    if (w->base && w->base->seen[o].largest > 0.0) {
+    if (w->base && o != ATTN_CONTRIBUTIONS && w->base->seen[o].largest > 0.0) {
         struct attn_seen size;
 
         attn_compare(&w->t.t[o], &w->t.t[o], &margin, NULL, &size);
