@@ -38,7 +38,7 @@ TEST_BIN   := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/core/test_*
 
 .DEFAULT_GOAL := help
 .PHONY: help deps deps-ci build run test demo clean unit http cases layers format lint asan tsan \
-        contract fuzz container bench
+        contract fuzz container bench readme
 .SECONDARY:
 
 help: ## list the targets
@@ -152,6 +152,9 @@ container: ## build the image and run it as it is meant to be run (root)
 
 bench: build ## what is measured, against which peer, in one run
 	@sh bench/run.sh $(ATTENTIOND) | tee bench/RESULTS.md
+
+readme: build ## put --help into README's section on options
+	@$(PYTHON) scripts/readme.py $(ATTENTIOND)
 
 clean: ## remove what was built
 	rm -rf $(BUILD)
