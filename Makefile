@@ -103,10 +103,21 @@ RANDOM_COUNT ?= 500
 SEED     ?= 20261129
 
 test: deps ## install what is missing, build, run every fast test
-	@$(MAKE) --no-print-directory build unit http
+	@$(MAKE) --no-print-directory build unit numbers-test http
 
 http: build ## the tests that speak HTTP with the binary
 	@PYTHON=$(PYTHON) sh scripts/http.sh $(ATTENTIOND) $(RANDOM_COUNT) $(SEED)
+
+COUNT    ?= 10000000
+$(BUILD)/tests/exhaustive/numbers: tests/exhaustive/numbers.cc $(API_CXX:%.cc=$(BUILD)/obj/%.o)
+	@mkdir -p $(@D); echo "  TEST  $@"
+	$(Q)$(CXX) $(CXXFLAGS) -o $@ $^ $(LDFLAGS) -lpthread
+
+numbers-test: $(BUILD)/tests/exhaustive/numbers ## a sample of test-exhaustive
+	@$< --step 4093 --count 100000
+
+test-exhaustive: $(BUILD)/tests/exhaustive/numbers ## all 2^32 float32 and COUNT float64, written and read (minutes)
+	@$< --count $(COUNT)
 
 CASES    ?= ../shared/cases
 cases: build ## the shared cases, when that folder is there

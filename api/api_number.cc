@@ -1,50 +1,27 @@
 /*
- * api_number.cc - JSON numbers to and from binary floats: std::to_chars and
- * std::from_chars.
- * Not here: where numbers stand in a request (api_tensor.c), how tensors are written.
- * Start reading at api_number_end, the grammar of RFC 8259 section 6.
+ * api_number.cc - JSON numbers to binary floats, correctly rounded.
+ * Not here: where numbers stand in a request (api_tensor.c), writing
+ * (api_number_write.cc).
+ * Start reading at scan, the grammar of RFC 8259 section 6, then convert.
  */
 #include <charconv>
 #include <cmath>
+#include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <limits>
 
 #include "api/api_number.h"
+#include "api/api_powers.h"
 
 namespace
 {
 
-size_t write_quoted(char *out, const char *text)
-{
-    const size_t len = std::strlen(text);
-
-    std::memcpy(out, text, len);
-    return len;
-}
-
-/* The sign of zero is written with a fraction: readers that make "-0" an integer would
-   lose it. */
-template <typename real> size_t write(char *out, real x)
-{
-    if (std::isnan(x))
-        return write_quoted(out, "\"NaN\"");
-    if (std::isinf(x))
-        return write_quoted(out, x > 0 ? "\"Infinity\"" : "\"-Infinity\"");
-    if (x == 0 && std::signbit(x))
-        return write_quoted(out, "-0.0");
-    return static_cast<size_t>(std::to_chars(out, out + API_NUMBER_MAX, x).ptr - out);
-}
+using api_powers::wide;
 
 bool is_digit(char c)
 {
     return c >= '0' && c <= '9';
-}
-
-const char *skip_digits(const char *p, const char *end)
-{
-    while (p < end && is_digit(*p))
-        p++;
-    return p;
 }
 
 /* Is a number that no float of this type holds too large?  Otherwise it is too small:
@@ -76,22 +53,233 @@ bool is_too_large(const char *p, const char *end)
     return place + exponent > 0;
 }
 
-template <typename real>
-enum api_number_result read(const char **p, const char *end, real *x)
+/* ---- grammar ---- */
+
+struct number { /* digits_value 10^exponent, when it has at most DIGITS_MAX digits */
+    std::uint64_t digits_value;
+    int exponent;
+    std::ptrdiff_t digits; /* zeros in front not counted */
+    const char *end;
+};
+enum { DIGITS_MAX = 19 };
+
+constexpr std::uint64_t ZEROS = 0x3030303030303030;
+
+/* The high bit of the first byte of a word that is no digit, and of some behind it. */
+inline std::uint64_t other_than_digits(std::uint64_t word)
 {
-    const char *stop = api_number_end(*p, end);
+    return ((word + 0x4646464646464646) | (word - ZEROS)) & 0x8080808080808080;
+}
 
-    if (stop == nullptr)
-        return API_NUMBER_NOT_JSON;
-    const std::from_chars_result got = std::from_chars(*p, stop, *x);
-    const char *begin = *p;
+/* 1 and 1, 2 and 2, 4 and 4: each step for all parts of the word at once. */
+inline std::uint64_t eight_digits(std::uint64_t word)
+{
+    word = word * 10 + (word >> 8);
+    return ((word & 0x000000ff000000ff) * 0x000f424000000064 +
+            (word >> 16 & 0x000000ff000000ff) * 0x0000271000000001) >>
+           32;
+}
 
-    *p = stop;
+/* Goes over digits and adds them to the value, which may pass 64 bits.  Up to eight at
+   once: how many there are is not guessed.  Without `read` only the end is wanted. */
+template <bool read>
+inline const char *add_digits(const char *p, const char *end, std::uint64_t *value)
+{
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+    static constexpr std::uint64_t TENS[] = {1,      10,      100,      1000,     10000,
+                                             100000, 1000000, 10000000, 100000000};
+
+    while (end - p >= 8) {
+        std::uint64_t word;
+
+        std::memcpy(&word, p, sizeof word);
+        const std::uint64_t other = other_than_digits(word);
+        if (other == 0) {
+            if (read)
+                *value = *value * TENS[8] + eight_digits(word - ZEROS);
+            p += 8;
+            continue;
+        }
+        const int count = __builtin_ctzll(other) >> 3;
+        if (read)
+            *value = *value * TENS[count] +
+                     eight_digits((word - ZEROS) << 8 * (7 - count) << 8);
+        return p + count;
+    }
+#endif
+    for (; p < end && is_digit(*p); p++)
+        *value = *value * 10 + static_cast<unsigned>(*p - '0');
+    return p;
+}
+
+/* The same for a part that is short in most numbers. */
+template <bool read>
+inline const char *add_few_digits(const char *p, const char *end, std::uint64_t *value)
+{
+    for (int n = 0; n < 4; n++, p++) {
+        if (p == end || !is_digit(*p))
+            return p;
+        *value = *value * 10 + static_cast<unsigned>(*p - '0');
+    }
+    return add_digits<read>(p, end, value);
+}
+
+/* Exponents beyond any float stay beyond it. */
+inline const char *add_exponent(const char *p, const char *end, int *exponent)
+{
+    const bool negative = p < end && *p == '-';
+    int size = 0;
+
+    if (p < end && (*p == '+' || *p == '-'))
+        p++;
+    const char *begin = p;
+
+    for (; p < end && is_digit(*p); p++)
+        size = size > 9999 ? size : size * 10 + (*p - '0');
+    *exponent += negative ? -size : size;
+    return p == begin ? nullptr : p;
+}
+
+/* One JSON number at p; false when none begins there. */
+template <bool read> inline bool scan(const char *p, const char *end, number *n)
+{
+    *n = number{};
+    if (p < end && *p == '-')
+        p++;
+    if (p == end || !is_digit(*p))
+        return false;
+    const char *whole = p;
+
+    p = *p == '0' ? p + 1 : add_few_digits<read>(p, end, &n->digits_value);
+    n->digits = *whole == '0' ? 0 : p - whole;
+    if (p < end && *p == '.') {
+        const char *fraction = p + 1, *first = fraction;
+
+        p = add_digits<read>(fraction, end, &n->digits_value);
+        if (p == fraction)
+            return false;
+        while (read && n->digits == 0 && first < p && *first == '0')
+            first++;
+        n->digits += p - first;
+        n->exponent = -static_cast<int>(p - fraction);
+    }
+    if (p < end && (*p == 'e' || *p == 'E'))
+        p = add_exponent(p + 1, end, &n->exponent);
+    n->end = p;
+    return p != nullptr;
+}
+
+/* ---- value ---- */
+
+constexpr double EXACT_TENS[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
+                                 1e8,  1e9,  1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
+                                 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
+
+struct single {
+    using real = float;
+    using bits = std::uint32_t;
+    enum { PRECISION = 24, BIAS = 127 };
+};
+
+struct twofold {
+    using real = double;
+    using bits = std::uint64_t;
+    enum { PRECISION = 53, BIAS = 1023 };
+};
+
+/* Where digits and power are doubles, one operation rounds once (Clinger 1990). */
+inline bool by_one_operation(const number &n, double *x)
+{
+    if (n.digits_value >> 53 != 0 || n.exponent < -22 || n.exponent > 22)
+        return false;
+    *x = static_cast<double>(n.digits_value);
+    if (n.exponent < 0)
+        *x /= EXACT_TENS[-n.exponent];
+    else
+        *x *= EXACT_TENS[n.exponent];
+    return true;
+}
+
+/* Rounded once more, which is wrong only where the double lies half way between floats
+   and its own rounding brought it there. */
+inline bool by_one_operation(const number &n, float *x)
+{
+    const std::uint64_t dropped = (std::uint64_t(1) << 29) - 1;
+    std::uint64_t bits;
+    double wide_x;
+
+    if (!by_one_operation(n, &wide_x))
+        return false;
+    std::memcpy(&bits, &wide_x, sizeof bits);
+    *x = static_cast<float>(wide_x);
+    return n.digits_value == 0 || ((bits & dropped) != std::uint64_t(1) << 28 &&
+                                   wide_x >= std::numeric_limits<float>::min() &&
+                                   wide_x <= std::numeric_limits<float>::max());
+}
+
+/*
+ * The digits times 128 bits of the power, as Lemire 2021 does it ("Number parsing at a
+ * gigabyte per second").  The product is cut, and below the true one by less than 4 of
+ * its last bit: false where that leaves open which float is nearest, and for what is
+ * not a normal float.
+ */
+template <typename format> bool by_product(const number &n, typename format::real *x)
+{
+    enum { BELOW = 128 - format::PRECISION };
+    const int k = n.exponent;
+
+    if (k < api_powers::LEAST || k > api_powers::MOST || n.digits_value == 0)
+        return false;
+    const int zeros = __builtin_clzll(n.digits_value);
+    const std::uint64_t digits = n.digits_value << zeros;
+    const api_powers::power &g = api_powers::power_of_ten(k);
+    wide y = static_cast<wide>(g.hi) * digits + (static_cast<wide>(g.lo) * digits >> 64);
+    const int shift = (y >> 127) == 0;
+
+    y <<= shift;
+    const wide rest = y & ((wide(1) << BELOW) - 1), half = wide(1) << (BELOW - 1);
+    if (rest <= half && half - rest < 4)
+        return false;
+    auto fraction = static_cast<std::uint64_t>(y >> BELOW) + (rest > half);
+    const std::uint64_t carry = fraction >> format::PRECISION;
+    const int exponent = api_powers::log2_of(k) + 64 - zeros - shift +
+                         static_cast<int>(carry) + format::BIAS;
+
+    if (exponent < 1 || exponent > 2 * format::BIAS)
+        return false;
+    fraction &= (std::uint64_t(1) << (format::PRECISION - 1)) - 1;
+    const auto bits = static_cast<typename format::bits>(
+        static_cast<std::uint64_t>(exponent) << (format::PRECISION - 1) | fraction);
+    std::memcpy(x, &bits, sizeof bits);
+    return true;
+}
+
+template <typename real>
+enum api_number_result by_library(const char *begin, const char *stop, real *x)
+{
+    const std::from_chars_result got = std::from_chars(begin, stop, *x);
+
     if (got.ec == std::errc() && std::isfinite(*x))
         return API_NUMBER_OK;
     if (is_too_large(begin, stop))
         return API_NUMBER_RANGE;
     *x = *begin == '-' ? -real(0) : real(0);
+    return API_NUMBER_OK;
+}
+
+template <typename format>
+enum api_number_result read(const char **p, const char *end, typename format::real *x)
+{
+    const char *const begin = *p;
+    number n;
+
+    if (!scan<true>(begin, end, &n))
+        return API_NUMBER_NOT_JSON;
+    *p = n.end;
+    if (n.digits > DIGITS_MAX || (!by_one_operation(n, x) && !by_product<format>(n, x)))
+        return by_library(begin, n.end, x);
+    if (*begin == '-')
+        *x = -*x;
     return API_NUMBER_OK;
 }
 
@@ -101,49 +289,19 @@ extern "C" {
 
 const char *api_number_end(const char *p, const char *end)
 {
-    if (p < end && *p == '-')
-        p++;
-    if (p == end || !is_digit(*p))
-        return nullptr;
-    p = *p == '0' ? p + 1 : skip_digits(p, end);
-    if (p < end && *p == '.') {
-        const char *fraction = p + 1;
+    number n;
 
-        p = skip_digits(fraction, end);
-        if (p == fraction)
-            return nullptr;
-    }
-    if (p < end && (*p == 'e' || *p == 'E')) {
-        p++;
-        if (p < end && (*p == '+' || *p == '-'))
-            p++;
-        const char *exponent = p;
-
-        p = skip_digits(exponent, end);
-        if (p == exponent)
-            return nullptr;
-    }
-    return p;
-}
-
-size_t api_number_write_f64(char *out, double x)
-{
-    return write(out, x);
-}
-
-size_t api_number_write_f32(char *out, float x)
-{
-    return write(out, x);
+    return scan<false>(p, end, &n) ? n.end : nullptr;
 }
 
 enum api_number_result api_number_read_f64(const char **p, const char *end, double *x)
 {
-    return read(p, end, x);
+    return read<twofold>(p, end, x);
 }
 
 enum api_number_result api_number_read_f32(const char **p, const char *end, float *x)
 {
-    return read(p, end, x);
+    return read<single>(p, end, x);
 }
 
 } // extern "C"

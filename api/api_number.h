@@ -12,12 +12,15 @@
 extern "C" {
 #endif
 
-enum { API_NUMBER_MAX = 32 }; /* longest number or quoted non-finite */
+enum { API_NUMBER_MAX = 64 }; /* bytes that writing one number may touch */
 
 /* Shortest decimal that reads back to the same float; returns its length.  Non-finite
    values are written with their quotes: "NaN", "Infinity", "-Infinity". */
 size_t api_number_write_f64(char *out, double x);
 size_t api_number_write_f32(char *out, float x);
+/* `count` of them with commas between; returns where the text ends. */
+char *api_number_run_f64(char *out, const double *x, size_t count);
+char *api_number_run_f32(char *out, const float *x, size_t count);
 
 /* Where the number that begins at p ends (grammar: RFC 8259 section 6, strictly); NULL
    when none begins there. */

@@ -231,6 +231,14 @@ extern const char *const API_ENCODING_NAMES[API_ENC_COUNT];
 /* Writes t with the shape `shape` (same count, axes dropped) in the encoding asked. */
 bool api_put_tensor(struct api_buffer *b, const struct attn_tensor *t,
                     const struct attn_tensor *shape, enum api_encoding encoding);
+/* The same bytes, written with the help of the threads that exec lends (NULL = none). */
+bool api_put_tensor_with(struct api_buffer *b, const struct attn_tensor *t,
+                         const struct attn_tensor *shape, enum api_encoding encoding,
+                         const struct attn_exec *exec);
+/* Nested arrays alone; the longest text of one number with its comma (api_text.c). */
+bool api_put_numbers(struct api_buffer *b, const struct attn_tensor *t, unsigned rank,
+                     const size_t *dim, const struct attn_exec *exec);
+size_t api_number_text_max(enum attn_dtype dtype);
 /* Upper bound of its bytes. */
 size_t api_tensor_bytes(const struct attn_tensor *shape, enum api_encoding encoding);
 

@@ -1,6 +1,6 @@
 /*
  * api_write.c - tensors and members of answers, straight into the buffer.
- * Not here: how one number is written (api_number.cc), what an answer holds.
+ * Not here: the text of numbers (api_text.c), what an answer holds.
  * Start reading at api_put_tensor.
  */
 #include <assert.h>
@@ -17,101 +17,7 @@ const char *const API_ENCODING_NAMES[API_ENC_COUNT] = {
     [API_ENC_BASE64] = "base64",
 };
 
-/* ---- runs of numbers ---- */
-
-enum { RUN = 1024 }; /* numbers for which room is made at once */
-
-static char *run_f64(char *out, const void *p, size_t count)
-{
-    const double *x = p;
-
-    for (size_t n = 0; n < count; n++) {
-        if (n > 0)
-            *out++ = ',';
-        out += api_number_write_f64(out, x[n]);
-    }
-    return out;
-}
-
-static char *run_f32(char *out, const void *p, size_t count)
-{
-    const float *x = p;
-
-    for (size_t n = 0; n < count; n++) {
-        if (n > 0)
-            *out++ = ',';
-        out += api_number_write_f32(out, x[n]);
-    }
-    return out;
-}
-
-static char *run_bool(char *out, const void *p, size_t count)
-{
-    const uint8_t *x = p;
-
-    for (size_t n = 0; n < count; n++) {
-        const char *word = x[n] ? "true" : "false";
-        const size_t len = x[n] ? 4 : 5;
-
-        if (n > 0)
-            *out++ = ',';
-        memcpy(out, word, len);
-        out += len;
-    }
-    return out;
-}
-
-static const struct run_row {
-    size_t bytes;    /* of one number in memory                */
-    size_t text_max; /* longest text of one number, its comma  */
-    char *(*put)(char *out, const void *p, size_t count);
-} RUNS[ATTN_DTYPE_COUNT] = {
-    [ATTN_F64] = {sizeof(double), 25, run_f64},   /* -1.7976931348623157e+308, */
-    [ATTN_F32] = {sizeof(float), 16, run_f32},    /* -3.4028235e+38, with room */
-    [ATTN_BOOL] = {sizeof(uint8_t), 6, run_bool}, /* false,                    */
-};
-
-/* Numbers with commas between them; the number writer may touch API_NUMBER_MAX bytes. */
-static bool put_run(struct api_buffer *b, enum attn_dtype dtype, const char *p,
-                    size_t count)
-{
-    const struct run_row *row = &RUNS[dtype];
-
-    for (size_t done = 0; done < count; done += RUN) {
-        const size_t now = count - done < RUN ? count - done : RUN;
-
-        if (!api_buffer_reserve(b, now * row->text_max + API_NUMBER_MAX + 1))
-            return false;
-        if (done > 0)
-            b->p[b->len++] = ',';
-        b->len = (size_t)(row->put(b->p + b->len, p + done * row->bytes, now) - b->p);
-    }
-    return true;
-}
-
 /* ---- the three encodings ---- */
-
-/* Writes the tensor at *at with `rank` more axes and moves *at past it. */
-static bool put_nested(struct api_buffer *b, enum attn_dtype dtype, const char **at,
-                       unsigned rank, const size_t *dim)
-{
-    if (rank <= 1) {
-        const size_t count = rank == 0 ? 1 : dim[0];
-        const bool ok = (rank == 0 || api_put(b, "[", 1)) &&
-                        put_run(b, dtype, *at, count) &&
-                        (rank == 0 || api_put(b, "]", 1));
-
-        *at += count * RUNS[dtype].bytes;
-        return ok;
-    }
-    if (!api_put(b, "[", 1))
-        return false;
-    for (size_t n = 0; n < dim[0]; n++)
-        if ((n > 0 && !api_put(b, ",", 1)) ||
-            !put_nested(b, dtype, at, rank - 1, dim + 1))
-            return false;
-    return api_put(b, "]", 1);
-}
 
 static const char BASE64[] =
     "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -145,7 +51,8 @@ static bool put_base64(struct api_buffer *b, const uint8_t *p, size_t bytes)
 }
 
 static bool put_enveloped(struct api_buffer *b, const struct attn_tensor *t,
-                          const struct attn_tensor *shape, bool base64)
+                          const struct attn_tensor *shape, bool base64,
+                          const struct attn_exec *exec)
 {
     const size_t count = attn_tensor_count(t);
     const char *const name = attn_dtype_name(t->dtype);
@@ -154,9 +61,9 @@ static bool put_enveloped(struct api_buffer *b, const struct attn_tensor *t,
 
     if (base64)
         return ok && api_puts(b, ",\"base64\":\"") &&
-               put_base64(b, t->p, count * RUNS[t->dtype].bytes) && api_puts(b, "\"}");
-    return ok && api_puts(b, ",\"data\":[") && put_run(b, t->dtype, t->p, count) &&
-           api_puts(b, "]}");
+               put_base64(b, t->p, count * attn_dtype_bytes(t->dtype)) && api_puts(b, "\"}");
+    return ok && api_puts(b, ",\"data\":") && api_put_numbers(b, t, 1, &count, exec) &&
+           api_puts(b, "}");
 }
 
 /*
@@ -170,13 +77,18 @@ static bool put_enveloped(struct api_buffer *b, const struct attn_tensor *t,
 bool api_put_tensor(struct api_buffer *b, const struct attn_tensor *t,
                     const struct attn_tensor *shape, enum api_encoding encoding)
 {
-    const char *at = t->p;
+    return api_put_tensor_with(b, t, shape, encoding, NULL);
+}
 
+bool api_put_tensor_with(struct api_buffer *b, const struct attn_tensor *t,
+                         const struct attn_tensor *shape, enum api_encoding encoding,
+                         const struct attn_exec *exec)
+{
     assert(t->dtype < ATTN_DTYPE_COUNT);
     assert(attn_tensor_count(t) == attn_tensor_count(shape));
     if (encoding == API_ENC_NESTED)
-        return put_nested(b, t->dtype, &at, shape->rank, shape->dim);
-    return put_enveloped(b, t, shape, encoding == API_ENC_BASE64);
+        return api_put_numbers(b, t, shape->rank, shape->dim, exec);
+    return put_enveloped(b, t, shape, encoding == API_ENC_BASE64, exec);
 }
 
 static size_t saturating_add(size_t a, size_t b)
@@ -206,12 +118,12 @@ size_t api_tensor_bytes(const struct attn_tensor *shape, enum api_encoding encod
     }
     count = rows;
     if (encoding == API_ENC_BASE64) {
-        const size_t bytes = saturating_multiply(count, RUNS[shape->dtype].bytes);
+        const size_t bytes = saturating_multiply(count, attn_dtype_bytes(shape->dtype));
 
         return saturating_add(saturating_multiply(bytes / 3 + 1, 4),
                               ENVELOPE + shape->rank * DIM_DIGITS);
     }
-    count = saturating_multiply(count, RUNS[shape->dtype].text_max);
+    count = saturating_multiply(count, api_number_text_max(shape->dtype));
     if (encoding == API_ENC_FLAT)
         return saturating_add(count, ENVELOPE + shape->rank * DIM_DIGITS);
     return saturating_add(count, brackets);
@@ -255,10 +167,11 @@ bool api_put_bool_member(struct api_buffer *b, const char *name, bool x)
 
 bool api_put_number(struct api_buffer *b, enum attn_dtype dtype, double x)
 {
-    const float single = (float)x;
+    float narrow = (float)x;
+    const struct attn_tensor one = {.dtype = dtype,
+                                    .p = dtype == ATTN_F32 ? (void *)&narrow : &x};
 
-    return dtype == ATTN_F32 ? put_run(b, ATTN_F32, (const char *)&single, 1)
-                             : put_run(b, ATTN_F64, (const char *)&x, 1);
+    return api_put_numbers(b, &one, 0, NULL, NULL);
 }
 
 bool api_put_number_member(struct api_buffer *b, const char *name, enum attn_dtype dtype,

@@ -11,7 +11,9 @@ for source in core/*.c api/*.c build/gen/api_assets.c; do
     object=$out/obj/$(echo "$source" | tr / _).o
     [ "$object" -nt "$source" ] || clang -std=c11 $flags -c -o "$object" "$source"
 done
-clang++ -std=c++17 $flags -c -o $out/obj/api_number.o api/api_number.cc
+for source in api/*.cc; do
+    clang++ -std=c++17 $flags -c -o "$out/obj/$(basename "$source" .cc).o" "$source"
+done
 status=0
 for target in tests/fuzz/fuzz_*.c; do
     name=$(basename "$target" .c)
