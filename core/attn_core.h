@@ -124,6 +124,8 @@ const double *attn_sink_of(const struct attn_problem *p, size_t h, double *sink)
 /* EMPTY_ROW at (b, h, i); returns false. */
 bool attn_empty_fail(struct attn_err *err, size_t b, size_t h, size_t i);
 
+/* No NaN and no infinity in it. */
+bool attn_mat_finite(struct attn_mat m);
 /*
  * H += A V over some keys.  Values that are not finite reach exactly the rows that read them
  * (weight not 0, or key allowed): 0 * Infinity never enters another row, and finite rows keep
@@ -197,10 +199,11 @@ struct attn_kernel {
     void (*additive_row)(size_t n, size_t d, const void *q, const void *k, const void *v, void *s);
     void (*from_double)(size_t n, const double *x, void *y);
     void (*to_double)(size_t n, const void *x, double *y);
+    bool fused;                    /* exp and tanh use fused multiply-adds                        */
 };
 const struct attn_kernel *attn_kernel_of(enum attn_dtype dtype);
 /* The kernel of one vector width, n < attn_kernel_widths(): best first; NULL where this machine
-   lacks it.  All give the same bits. */
+   lacks it.  Those alike in `fused` give the same bits. */
 const struct attn_kernel *attn_kernel_width(enum attn_dtype dtype, size_t n);
 size_t attn_kernel_widths(void);
 

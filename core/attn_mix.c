@@ -31,7 +31,7 @@ static size_t least(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-static bool all_finite(struct attn_mat m)
+bool attn_mat_finite(struct attn_mat m)
 {
     const struct attn_kernel *kernel = attn_kernel_of(m.dtype);
 
@@ -101,7 +101,7 @@ void attn_mix_keys(struct attn_mat H, struct attn_mat A, struct attn_mat V,
             const struct attn_mat a = part(A, 0, A.rows, j, keys),
                                   v = part(V, j, keys, c, cols);
 
-            if (all_finite(v))
+            if (attn_mat_finite(v))
                 mix_finite(h, a, v);
             else
                 mix_not_finite(h, a, v, allow ? allow + j : NULL, stride);

@@ -10,7 +10,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { TILE_KEYS = 128 };
+enum { TILE_KEYS = 256 };
 
 struct row_state {
     size_t j0, j1; /* keys that the rules may allow */
@@ -18,7 +18,7 @@ struct row_state {
     struct attn_online online;
 };
 
-struct tile { /* one block of rows on its way over the keys: 150 kB */
+struct tile { /* one block of rows on its way over the keys: 300 kB */
     const struct attn_run_ctx *run;
     const struct attn_problem *p;
     const struct attn_kernel *kernel;
@@ -94,9 +94,7 @@ static void weigh_row(struct tile *t, size_t r, size_t j, size_t first, size_t e
     double bias[TILE_KEYS], m[TILE_KEYS];
     void *H = (char *)t->H.p + r * t->H.ld * t->bytes;
 
-    if (t->row[r].exact)
-        memset(allow, 1, n);
-    else
+    if (!t->row[r].exact)
         attn_allow_row(p, t->piece.b, t->piece.h, i, first, end, allow);
 
     const bool biased = attn_bias_row(p, t->piece.b, t->piece.h, i, first, end, bias);
@@ -123,6 +121,8 @@ static void run_row(struct tile *t, size_t r, size_t j, size_t keys)
     const size_t end = row->j1 < j + keys ? row->j1 : j + keys;
     char *w = (char *)t->weight + r * TILE_KEYS * t->bytes;
 
+    if (!row->exact)
+        memset(t->allow + r * TILE_KEYS, 0, keys);
     if (first >= end) {
         memset(w, 0, keys * t->bytes);
         return;
@@ -132,9 +132,22 @@ static void run_row(struct tile *t, size_t r, size_t j, size_t keys)
     weigh_row(t, r, j, first, end);
 }
 
+/* Which keys the rows of a tile may read, where the range says it all. */
+static void fill_allow(struct tile *t, size_t r0, size_t r1, size_t j, size_t keys)
+{
+    for (size_t r = r0; r < r1; r++) {
+        const struct row_state *row = &t->row[r];
+        uint8_t *allow = t->allow + r * TILE_KEYS;
+
+        for (size_t n = 0; row->exact && n < keys; n++)
+            allow[n] = j + n >= row->j0 && j + n < row->j1;
+    }
+}
+
 static bool run_tile(struct tile *t, size_t j, size_t keys, struct attn_err *err)
 {
-    const struct attn_mat K = attn_mat_rows(t->K, j, keys);
+    const struct attn_mat K = attn_mat_rows(t->K, j, keys),
+                          V = attn_mat_rows(t->V, j, keys);
     struct attn_mat S = {.dtype = t->p->dtype,
                          .p = t->weight,
                          .rows = t->rows,
@@ -149,11 +162,12 @@ static bool run_tile(struct tile *t, size_t j, size_t keys, struct attn_err *err
     if (!attn_score_block(t->run, S, attn_mat_rows(t->Q, r0, r1 - r0), K,
                           t->p->scale / t->p->temperature, err))
         return false;
-    memset(t->allow + r0 * TILE_KEYS, 0, (r1 - r0) * TILE_KEYS);
     for (size_t r = r0; r < r1; r++)
         run_row(t, r, j, keys);
-    attn_mix_keys(attn_mat_rows(t->H, r0, r1 - r0), S, attn_mat_rows(t->V, j, keys),
-                  t->allow + r0 * TILE_KEYS, TILE_KEYS);
+    if (!attn_mat_finite(V))
+        fill_allow(t, r0, r1, j, keys);
+    attn_mix_keys(attn_mat_rows(t->H, r0, r1 - r0), S, V, t->allow + r0 * TILE_KEYS,
+                  TILE_KEYS);
     return true;
 }
 
