@@ -241,7 +241,7 @@ struct srv_log {
     pthread_mutex_t lock;
     bool on;
     int fd;
-    unsigned long dropped; /* lines that a full pipe did not take */
+    atomic_ulong dropped; /* lines that a full pipe did not take */
 };
 void srv_log_request(struct srv_log *log, const struct srv_request *request);
 void srv_log_event(struct srv_log *log, const char *event, const char *format, ...)

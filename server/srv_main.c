@@ -34,6 +34,7 @@ static void limits_set(struct srv_server *server, const struct srv_machine *mach
     };
     server->held.max = (size_t)config->body_total_max_bytes;
     server->buffers.max_bytes = machine->memory_bytes / 16;
+    pthread_mutex_init(&server->log.lock, NULL);
     server->log.on = config->log[0] == 'j';
     server->log.fd = STDERR_FILENO;
 }
@@ -43,7 +44,6 @@ static bool parts_start(struct srv_server *server)
 {
     const struct srv_config *config = &server->config;
 
-    pthread_mutex_init(&server->log.lock, NULL);
     pthread_mutex_init(&server->buffers.lock, NULL);
     pthread_mutex_init(&server->requests_lock, NULL);
     for (int64_t t = 0; t < config->io_threads; t++) {
@@ -180,6 +180,9 @@ static int serve(struct srv_server *server, const struct srv_machine *machine)
         return EXIT_FAILURE;
     signals_block(SIG_BLOCK);
     api_init();
+    srv_log_event(&server->log, "start",
+                  "\"version\":\"%s\",\"url\":\"%s\",\"workers\":%d", API_VERSION, url,
+                  (int)server->config.workers);
     if (!parts_start(server) || !srv_http_start(server, listen_fd)) {
         fprintf(stderr,
                 "attentiond: not enough memory, threads or open files to start\n");
@@ -188,15 +191,12 @@ static int serve(struct srv_server *server, const struct srv_machine *machine)
     signals_block(SIG_UNBLOCK);
     printf("listening on %s\n", url);
     fflush(stdout);
-    srv_log_event(&server->log, "start",
-                  "\"version\":\"%s\",\"url\":\"%s\",\"workers\":%d", API_VERSION, url,
-                  (int)server->config.workers);
     signal_wait();
     srv_log_event(&server->log, "drain", "\"signal\":%d,\"in_flight\":%u",
                   atomic_load(&signal_seen), atomic_load(&server->in_flight));
     clean = drain(server);
     srv_log_event(&server->log, "stop", "\"unanswered\":%u,\"log_lines_dropped\":%lu",
-                  atomic_load(&server->in_flight), server->log.dropped);
+                  atomic_load(&server->in_flight), atomic_load(&server->log.dropped));
     if (!clean)
         _exit(EXIT_SUCCESS); /* a worker or a client holds on: nothing can be joined */
     parts_stop(server);

@@ -198,11 +198,11 @@ def headers_too_large(server):
 
 
 def refused_answer_survives_sender(server):
-    """A client that sends on without listening must still be able to read why."""
+    """A client that sends on without listening is not reset, and can still read why."""
     with server.connect() as wire:
-        wire.send_quietly(request("POST", PATH, b"", {"Content-Length": str(1 << 40)}))
-        for _ in range(40):
-            wire.send_quietly(b"x" * 65536)
+        wire.send(request("POST", PATH, b"", {"Content-Length": str(1 << 40)}))
+        for _ in range(100):
+            wire.send(b"x" * 65536)
             time.sleep(0.005)
         assert wire.response().status == 413
 

@@ -58,8 +58,9 @@ class Server:
         self.log_file.close()
 
     def log(self):
-        self.log_file.seek(0)
-        return self.log_file.read().decode()
+        """What it has written so far; pread, since the server writes at the file's offset."""
+        descriptor = self.log_file.fileno()
+        return os.pread(descriptor, os.fstat(descriptor).st_size, 0).decode()
 
     def terminate(self):
         self.process.send_signal(signal.SIGTERM)
