@@ -38,7 +38,7 @@ TEST_BIN   := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/core/test_*
 
 .DEFAULT_GOAL := help
 .PHONY: help deps deps-ci build run test demo clean unit http cases layers format lint asan tsan \
-        contract fuzz container bench readme
+        contract fuzz container bench bench-audit readme
 .SECONDARY:
 
 help: ## list the targets
@@ -123,7 +123,7 @@ CASES    ?= ../shared/cases
 cases: build ## the shared cases, when that folder is there
 	@if [ -d $(CASES) ]; then \
 	    $(PYTHON) tests/http/run_cases.py $(ATTENTIOND) $(CASES)/forward.jsonl $(CASES)/onnx.jsonl \
-	        $(CASES)/torch.jsonl && \
+	        $(CASES)/torch.jsonl $(CASES)/audit.jsonl && \
 	    $(PYTHON) tests/http/serving_cases.py $(ATTENTIOND) $(CASES)/serving.jsonl; \
 	else echo "no $(CASES): skipped"; fi
 
@@ -160,6 +160,11 @@ fuzz: ## fuzz the reading code for FUZZ_SECONDS a target (clang)
 
 container: ## build the image and run it as it is meant to be run (root)
 	@bash scripts/container-check.sh .
+
+BENCH_COUNT ?= 12
+bench-audit: build ## how often the auditor finds the first wrong object and its cause (minutes)
+	@$(PYTHON) bench/bench_audit.py $(ATTENTIOND) --count $(BENCH_COUNT) > bench/AUDIT.md.new && \
+	    mv bench/AUDIT.md.new bench/AUDIT.md && cat bench/AUDIT.md
 
 bench: build ## what is measured, against which peer, in one run
 	@sh bench/run.sh $(ATTENTIOND) | tee bench/RESULTS.md

@@ -233,6 +233,24 @@ static bool put_diagnosis(struct api_buffer *b, const struct attn_diagnosis *d)
            api_puts(b, "}");
 }
 
+static void shape_fix(const struct item *item, char text[API_DETAIL_MAX])
+{
+    unsigned axis = 0;
+
+    if (item->came->rank != item->shape.rank) {
+        snprintf(text, API_DETAIL_MAX,
+                 "Give %s %u axes: the head axis is there exactly when shapes.heads is "
+                 "stated, the batch axis exactly when the input has one.",
+                 item->name, item->shape.rank);
+        return;
+    }
+    while (item->came->dim[axis] == item->shape.dim[axis])
+        axis++;
+    snprintf(text, API_DETAIL_MAX,
+             "Look at what makes axis %u of %s: it has length %zu and needs %zu.", axis,
+             item->name, item->came->dim[axis], item->shape.dim[axis]);
+}
+
 static bool put_wrong_shape(struct api_buffer *b, const struct item *item)
 {
     char want[API_SHAPE_TEXT_MAX], got[API_SHAPE_TEXT_MAX], text[API_DETAIL_MAX];
@@ -246,10 +264,7 @@ static bool put_wrong_shape(struct api_buffer *b, const struct item *item)
          api_put_text_member(b, "fault", "wrong_shape") &&
          api_put_text_member(b, "object", counts_as(item->name)) &&
          api_put_text_member(b, "explanation", text);
-    snprintf(text, sizeof text,
-             "Give %s the shape %s: the head axis is there exactly when shapes.heads is "
-             "stated, the batch axis exactly when the input has one.",
-             item->name, want);
+    shape_fix(item, text);
     return ok && api_put_text_member(b, "fix", text) &&
            api_put_text_member(b, "residual", NULL) && put_shapes(b, item) &&
            api_puts(b, ",\"indistinguishable_from\":[]}");

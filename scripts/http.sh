@@ -36,6 +36,8 @@ suite run_numbers.py "$binary" --seed "$seed"
 suite run_invariance.py "$binary"
 suite run_ablations.py "$binary" --seed "$seed"
 suite run_faults.py "$binary" --seed "$seed"
+suite run_audit.py "$binary"
+suite run_probe.py "$binary"
 rm -f "$log"
 echo "$passed passed, $failed failed"
 exit $status
