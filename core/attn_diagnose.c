@@ -1,9 +1,8 @@
 /*
- * attn_diagnose.c - judges what somebody else's layer computed: which object is the first wrong
- * one, and what made it so.
- * Not here: the walk (attn_diagnose_walk.c), other right forms (attn_diagnose_forms.c), causes
- * (attn_diagnose_cause.c).
- * Start reading at attn_diagnose.
+ * attn_diagnose.c - judges what somebody else's layer computed: which object is the first
+ * wrong one, and what made it so. Not here: the walk (attn_diagnose_walk.c), other right
+ * forms (attn_diagnose_forms.c), causes (attn_diagnose_cause.c). Start reading at
+ * attn_diagnose.
  */
 #include "core/attn_diagnose.h"
 
@@ -26,9 +25,9 @@ const char *const ATTN_VERDICT_NAMES[] = {
 _Static_assert(ATTN_COUNT(ATTN_VERDICT_NAMES) == ATTN_VERDICT_COUNT, "one name each");
 
 struct judging {
-    const struct attn_problem *asked;      /* as the caller has it */
-    struct attn_problem p;                 /* empty rows of other people's masks give 0 */
-    struct attn_candidate own;             /* normalised */
+    const struct attn_problem *asked; /* as the caller has it */
+    struct attn_problem p;            /* empty rows of other people's masks give 0 */
+    struct attn_candidate own;        /* normalised */
     const struct attn_candidate *given;
     const struct attn_grad_ask *ask;
     const struct attn_exec *exec;
@@ -51,7 +50,8 @@ static uint32_t wanted(const struct attn_problem *p)
     return want;
 }
 
-static bool make_plan(const struct attn_problem *p, struct attn_plan *plan, struct attn_err *err)
+static bool make_plan(const struct attn_problem *p, struct attn_plan *plan,
+                      struct attn_err *err)
 {
     return attn_plan(p, wanted(p), ATTN_PATH_DENSE, SIZE_MAX / 4, plan, err);
 }
@@ -62,9 +62,10 @@ static bool walk_base(struct judging *j, struct attn_err *err)
 {
     struct attn_walk *base = &j->base;
 
-    *base = (struct attn_walk){.p = &j->p, .plan = &j->plan, .exec = j->exec, .c = &j->own};
-    if (!attn_forms_normalise(&j->p, &j->right, j->arena, &j->own, &base->skip_scores, &j->forms,
-                              err) ||
+    *base =
+        (struct attn_walk){.p = &j->p, .plan = &j->plan, .exec = j->exec, .c = &j->own};
+    if (!attn_forms_normalise(&j->p, &j->right, j->arena, &j->own, &base->skip_scores,
+                              &j->forms, err) ||
         !attn_trace_take(&j->p, &j->plan, j->arena, &base->t, err) ||
         !attn_noise_take(base, j->arena, err))
         return false;
@@ -97,8 +98,8 @@ static void fill_difference(struct attn_object_verdict *v, const struct attn_ten
 }
 
 /* Right where it is right after all, wrong where its own step is, else inherited. */
-static enum attn_state state_of(const struct attn_seen *local, const struct attn_seen *global,
-                                bool after_wrong)
+static enum attn_state state_of(const struct attn_seen *local,
+                                const struct attn_seen *global, bool after_wrong)
 {
     if (global->same || (local->same && !after_wrong))
         return ATTN_STATE_CORRECT;
@@ -127,7 +128,8 @@ static bool judge_object(const struct judging *j, enum attn_object o, bool after
     struct attn_seen global;
 
     if (j->given->bad_object & ATTN_BIT(o)) {
-        *v = (struct attn_object_verdict){.state = ATTN_STATE_WRONG_HERE, .wrong_shape = true};
+        *v = (struct attn_object_verdict){.state = ATTN_STATE_WRONG_HERE,
+                                          .wrong_shape = true};
         return true;
     }
     if (!j->own.object[o].p || !attn_object_exists(&j->p, o))
@@ -158,14 +160,16 @@ static void judge_objects(const struct judging *j)
     for (size_t n = 0; n < ATTN_WALK_STEPS; n++) {
         const enum attn_object o = attn_walk_object(n);
 
-        if (judge_object(j, o, j->report->first_incorrect != NULL) && !j->report->first_incorrect)
+        if (judge_object(j, o, j->report->first_incorrect != NULL) &&
+            !j->report->first_incorrect)
             j->report->first_incorrect = counted_name(o);
     }
 }
 
 /* ---- gradients ---- */
 
-/* Rounding of forward objects that were not given reaches the gradients through the weights. */
+/* Rounding of forward objects that were not given reaches the gradients through the
+ * weights. */
 static double blur_of(const struct judging *j)
 {
     const struct attn_tensor *A = &j->base.t.t[ATTN_A];
@@ -182,8 +186,13 @@ static bool walk_back(struct judging *j, struct attn_err *err)
 {
     struct attn_back *back = &j->back;
 
-    *back = (struct attn_back){.p = &j->p, .exec = j->exec, .c = &j->own, .ask = j->ask,
-                               .t = &j->base.t, .arena = j->arena, .blur = blur_of(j)};
+    *back = (struct attn_back){.p = &j->p,
+                               .exec = j->exec,
+                               .c = &j->own,
+                               .ask = j->ask,
+                               .t = &j->base.t,
+                               .arena = j->arena,
+                               .blur = blur_of(j)};
     if (!attn_back_take(back, &j->right, err) || !attn_back_run(back, err))
         return false;
     attn_forms_accept_gradients(back, &j->forms);
@@ -193,12 +202,14 @@ static bool walk_back(struct judging *j, struct attn_err *err)
     return attn_back_run(back, err);
 }
 
-static bool judge_gradient(const struct judging *j, enum attn_gradient g, bool after_wrong)
+static bool judge_gradient(const struct judging *j, enum attn_gradient g,
+                           bool after_wrong)
 {
     struct attn_object_verdict *v = &j->report->gradient[g];
 
     if (j->given->bad_gradient >> g & 1) {
-        *v = (struct attn_object_verdict){.state = ATTN_STATE_WRONG_HERE, .wrong_shape = true};
+        *v = (struct attn_object_verdict){.state = ATTN_STATE_WRONG_HERE,
+                                          .wrong_shape = true};
         return true;
     }
     if (!j->own.gradient[g].p || !(j->back.exists >> g & 1))
@@ -234,8 +245,11 @@ static bool wrong_here(const struct attn_object_verdict *v)
 
 static bool look_for_causes(struct judging *j, struct attn_err *err)
 {
-    struct attn_inquiry q = {.p = &j->p, .base = &j->base, .trial = j->base,
-                             .back = j->ask ? &j->back : NULL, .arena = j->arena,
+    struct attn_inquiry q = {.p = &j->p,
+                             .base = &j->base,
+                             .trial = j->base,
+                             .back = j->ask ? &j->back : NULL,
+                             .arena = j->arena,
                              .report = j->report};
     uint32_t explained = 0, explained_now;
     bool gradient_done = false;
@@ -252,7 +266,8 @@ static bool look_for_causes(struct judging *j, struct attn_err *err)
             return false;
         explained |= explained_now;
     }
-    for (enum attn_gradient g = 0; j->ask && g < ATTN_GRADIENT_COUNT && !gradient_done; g++) {
+    for (enum attn_gradient g = 0; j->ask && g < ATTN_GRADIENT_COUNT && !gradient_done;
+         g++) {
         if (!wrong_here(&j->report->gradient[g]))
             continue;
         gradient_done = true;
@@ -267,10 +282,10 @@ static bool look_for_causes(struct judging *j, struct attn_err *err)
 
 static bool decides(const struct judging *j)
 {
-    static const enum attn_object objects[] = {ATTN_A, ATTN_CONTRIBUTIONS, ATTN_H_HEADS, ATTN_H,
-                                               ATTN_Y};
-    static const enum attn_gradient gradients[] = {ATTN_DW_Q, ATTN_DW_K, ATTN_DW_V, ATTN_DX,
-                                                   ATTN_DX_KV};
+    static const enum attn_object objects[] = {ATTN_A, ATTN_CONTRIBUTIONS, ATTN_H_HEADS,
+                                               ATTN_H, ATTN_Y};
+    static const enum attn_gradient gradients[] = {ATTN_DW_Q, ATTN_DW_K, ATTN_DW_V,
+                                                   ATTN_DX, ATTN_DX_KV};
 
     for (size_t n = 0; n < ATTN_COUNT(objects); n++)
         if (j->report->object[objects[n]].state == ATTN_STATE_CORRECT)
@@ -294,8 +309,9 @@ static void conclude(const struct judging *j)
     }
     report->verdict = decides(j) ? ATTN_CORRECT : ATTN_INCONCLUSIVE;
     if (report->verdict == ATTN_INCONCLUSIVE)
-        report->why_inconclusive = "What was given is right, but it shows neither the weights nor "
-                                   "the result: send A, H or Y.";
+        report->why_inconclusive =
+            "What was given is right, but it shows neither the weights nor "
+            "the result: send A, H or Y.";
 }
 
 static bool judge(struct judging *j, struct attn_err *err)
@@ -318,11 +334,18 @@ static bool judge(struct judging *j, struct attn_err *err)
 
 bool attn_diagnose(const struct attn_problem *p, const struct attn_candidate *candidate,
                    const struct attn_grad_ask *ask, struct attn_arena *arena,
-                   const struct attn_exec *exec, struct attn_report *report, struct attn_err *err)
+                   const struct attn_exec *exec, struct attn_report *report,
+                   struct attn_err *err)
 {
     const size_t mark = attn_arena_mark(arena);
-    struct judging j = {.asked = p, .p = *p, .own = *candidate, .given = candidate, .ask = ask,
-                        .exec = exec, .arena = arena, .report = report};
+    struct judging j = {.asked = p,
+                        .p = *p,
+                        .own = *candidate,
+                        .given = candidate,
+                        .ask = ask,
+                        .exec = exec,
+                        .arena = arena,
+                        .report = report};
 
     *report = (struct attn_report){0};
     if (j.p.empty_rows == ATTN_EMPTY_ERROR)

@@ -1,7 +1,7 @@
 /*
- * attn_diagnose_back.c - the backward pass walked gradient by gradient over a candidate's own.
- * Not here: the passes themselves (attn_grad_pairs.c, attn_grad_inputs.c).
- * Start reading at SOURCES, then attn_back_run.
+ * attn_diagnose_back.c - the backward pass walked gradient by gradient over a candidate's
+ * own. Not here: the passes themselves (attn_grad_pairs.c, attn_grad_inputs.c). Start
+ * reading at SOURCES, then attn_back_run.
  */
 #include "core/attn_diagnose.h"
 
@@ -47,8 +47,10 @@ static size_t bytes_of(const struct attn_tensor *t)
 
 /* ---- one step ---- */
 
-/* The cotangent itself, heads joined where it is that of H_heads; false when g is another. */
-static bool is_cotangent(const struct attn_back *back, enum attn_gradient g, struct attn_tensor *out)
+/* The cotangent itself, heads joined where it is that of H_heads; false when g is
+ * another. */
+static bool is_cotangent(const struct attn_back *back, enum attn_gradient g,
+                         struct attn_tensor *out)
 {
     const struct attn_tensor *given = &back->ask->cotangent;
 
@@ -59,7 +61,8 @@ static bool is_cotangent(const struct attn_back *back, enum attn_gradient g, str
     if (back->ask->of != ATTN_H_HEADS || g != ATTN_DH)
         return false;
     for (struct attn_cell x = {0};
-         attn_cell_in(&x, given->dim[0], given->dim[1], given->dim[2], given->dim[3]); x.j++)
+         attn_cell_in(&x, given->dim[0], given->dim[1], given->dim[2], given->dim[3]);
+         x.j++)
         attn_put(out, attn_place3(out, x.b, x.i) + x.h * given->dim[3] + x.j,
                  attn_at4(given, x.b, x.h, x.i, x.j));
     return true;
@@ -67,7 +70,7 @@ static bool is_cotangent(const struct attn_back *back, enum attn_gradient g, str
 
 static bool run_pass(struct attn_grad_run *run, enum pass pass, struct attn_err *err)
 {
-    return pass == OUTPUT ? attn_grad_output(run, err)
+    return pass == OUTPUT  ? attn_grad_output(run, err)
            : pass == PAIRS ? attn_grad_pairs(run, err)
                            : attn_grad_inputs(run, err);
 }
@@ -103,7 +106,8 @@ static bool step(struct attn_back *back, enum attn_gradient g, struct attn_tenso
         run.g[ATTN_DS] = back->own[ATTN_DS];
         run.g[ATTN_DS].p = attn_arena_take(back->arena, bytes_of(&back->own[ATTN_DS]));
         if (!run.g[ATTN_DS].p)
-            return attn_fail(err, ATTN_E_MEMORY, "dsink", NULL, back->arena->size, bytes_of(out));
+            return attn_fail(err, ATTN_E_MEMORY, "dsink", NULL, back->arena->size,
+                             bytes_of(out));
     }
 
     const bool ok = run_pass(&run, source->pass, err);
@@ -129,25 +133,30 @@ static double root(size_t n)
     return sqrt((double)n);
 }
 
-/* Size of the terms that are added up to make g: sums may cancel, their roundings do not. */
+/* Size of the terms that are added up to make g: sums may cancel, their roundings do not.
+ */
 static double size_of_terms(const struct attn_back *back, enum attn_gradient g)
 {
     const struct attn_problem *p = back->p;
     const struct attn_dims *d = &p->d;
     const struct attn_tensor *own = back->own, *t = back->t->t;
-    const double factor = fabs(p->scale / p->temperature), cot = most(&back->ask->cotangent);
+    const double factor = fabs(p->scale / p->temperature),
+                 cot = most(&back->ask->cotangent);
     const double x = fmax(most(&p->in[ATTN_IN_X]), most(&p->in[ATTN_IN_X_KV]));
     const size_t rows = d->B * (d->T_q > d->T_kv ? d->T_q : d->T_kv);
-    const double paths = most(&own[ATTN_DQ]) * most(&p->in[ATTN_IN_W_Q]) * root(d->h * d->d_k) +
-                         most(&own[ATTN_DK]) * most(&p->in[ATTN_IN_W_K]) * root(d->h_kv * d->d_k) +
-                         most(&own[ATTN_DV]) * most(&p->in[ATTN_IN_W_V]) * root(d->h_kv * d->d_v);
+    const double paths =
+        most(&own[ATTN_DQ]) * most(&p->in[ATTN_IN_W_Q]) * root(d->h * d->d_k) +
+        most(&own[ATTN_DK]) * most(&p->in[ATTN_IN_W_K]) * root(d->h_kv * d->d_k) +
+        most(&own[ATTN_DV]) * most(&p->in[ATTN_IN_W_V]) * root(d->h_kv * d->d_v);
     const double terms[ATTN_GRADIENT_COUNT] = {
         [ATTN_DH] = cot * most(&p->in[ATTN_IN_W_O]) * root(d->d_model),
         [ATTN_DV] = most(&own[ATTN_DH]) * root(d->T_q * (d->h / d->h_kv)),
         [ATTN_DA] = most(&own[ATTN_DH]) * most(&t[ATTN_V]) * root(d->d_v),
         [ATTN_DS] = most(&own[ATTN_DA]),
-        [ATTN_DQ] = most(&own[ATTN_DS]) * fmax(1.0, most(&t[ATTN_K])) * factor * root(d->T_kv),
-        [ATTN_DK] = most(&own[ATTN_DS]) * fmax(1.0, most(&t[ATTN_Q])) * factor * root(d->T_q * d->h),
+        [ATTN_DQ] =
+            most(&own[ATTN_DS]) * fmax(1.0, most(&t[ATTN_K])) * factor * root(d->T_kv),
+        [ATTN_DK] = most(&own[ATTN_DS]) * fmax(1.0, most(&t[ATTN_Q])) * factor *
+                    root(d->T_q * d->h),
         [ATTN_DW_O] = most(&t[ATTN_H]) * cot * root(rows),
         [ATTN_DW_Q] = most(&own[ATTN_DQ]) * x * root(rows),
         [ATTN_DW_K] = most(&own[ATTN_DK]) * x * root(rows),
@@ -198,7 +207,8 @@ static bool settle(struct attn_back *back, enum attn_gradient g, struct attn_err
 
     attn_compare(own, &back->c->gradient[g], &margin, NULL, &back->seen[g]);
     if (back->right[g].p && !fault)
-        attn_compare(&back->right[g], &back->c->gradient[g], &margin, NULL, &back->global[g]);
+        attn_compare(&back->right[g], &back->c->gradient[g], &margin, NULL,
+                     &back->global[g]);
     memcpy(own->p, back->c->gradient[g].p, bytes_of(own));
     return true;
 }
@@ -228,12 +238,13 @@ static bool take_own(struct attn_back *back, enum attn_gradient g, struct attn_e
     attn_grad_shape(back->p, g, own);
     own->p = attn_arena_take(back->arena, attn_grad_tensor_bytes(own));
     if (!own->p)
-        return attn_fail(err, ATTN_E_MEMORY, ATTN_GRADIENTS[g].name, NULL, back->arena->size,
-                         attn_grad_tensor_bytes(own));
+        return attn_fail(err, ATTN_E_MEMORY, ATTN_GRADIENTS[g].name, NULL,
+                         back->arena->size, attn_grad_tensor_bytes(own));
     return true;
 }
 
-bool attn_back_take(struct attn_back *back, const struct attn_trace *right, struct attn_err *err)
+bool attn_back_take(struct attn_back *back, const struct attn_trace *right,
+                    struct attn_err *err)
 {
     struct attn_grad_ask all = *back->ask;
     struct attn_grads grads;

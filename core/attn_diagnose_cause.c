@@ -1,8 +1,8 @@
 /*
- * attn_diagnose_cause.c - which faults reproduce a wrong object: every row of the catalogue is
- * walked over the candidate's own earlier objects.
- * Not here: the faults (attn_fault*.c), constants that are fitted (attn_diagnose_fit.c).
- * Start reading at attn_causes_of_object.
+ * attn_diagnose_cause.c - which faults reproduce a wrong object: every row of the
+ * catalogue is walked over the candidate's own earlier objects. Not here: the faults
+ * (attn_fault*.c), constants that are fitted (attn_diagnose_fit.c). Start reading at
+ * attn_causes_of_object.
  */
 #include "core/attn_diagnose.h"
 
@@ -15,8 +15,8 @@ struct cause {
     const struct attn_fault_row *fault;
     const struct attn_fit_row *fit; /* or NULL */
     double value, excess, error;
-    uint32_t objects, gradients;   /* given ones that it reproduces */
-    size_t later;                  /* how many of them come after the target */
+    uint32_t objects, gradients; /* given ones that it reproduces */
+    size_t later;                /* how many of them come after the target */
     bool exact, visible;
 };
 
@@ -45,8 +45,8 @@ static bool better(const struct cause *a, const struct cause *b)
     return !a->fit && b->fit;
 }
 
-/* Kept sorted.  Of equal rows the later one is first: in the catalogue special faults follow the
-   general ones whose numbers they share. */
+/* Kept sorted.  Of equal rows the later one is first: in the catalogue special faults
+   follow the general ones whose numbers they share. */
 static void keep(struct causes *causes, const struct cause *cause)
 {
     size_t at = causes->count;
@@ -120,7 +120,8 @@ static uint32_t objects_of(const struct attn_swap *swap, enum attn_stage before)
     return set;
 }
 
-/* Objects before the target that the right layer reproduces: a fault must not spoil them. */
+/* Objects before the target that the right layer reproduces: a fault must not spoil them.
+ */
 static uint32_t right_before(const struct attn_walk *base, enum attn_object target)
 {
     uint32_t set = 0;
@@ -169,8 +170,8 @@ static bool walk(struct attn_inquiry *q, const struct attn_swap *swap, uint32_t 
     w->swap = swap;
     w->ignore = q->base->ignore | ignore;
     w->must = must & ~ignore;
-    /* S_masked, once given, is put back into S: S must then be the trial's own.  Without RoPE what
-       is projected and what is rotated share their memory. */
+    /* S_masked, once given, is put back into S: S must then be the trial's own.  Without
+       RoPE what is projected and what is rotated share their memory. */
     if (start == ATTN_STAGE_MASK)
         start = ATTN_STAGE_SCORE;
     if (start == ATTN_STAGE_POSITION_Q || start == ATTN_STAGE_POSITION_K)
@@ -183,10 +184,10 @@ static bool walk(struct attn_inquiry *q, const struct attn_swap *swap, uint32_t 
     return attn_walk_run(w, err);
 }
 
-struct question {                  /* what is asked of each fault */
+struct question { /* what is asked of each fault */
     enum attn_object target;
     uint32_t must;
-    bool unused;                   /* take objects of its own stages as shown, but not used */
+    bool unused; /* take objects of its own stages as shown, but not used */
 };
 
 static size_t bits(uint32_t set)
@@ -216,8 +217,12 @@ static void keep_trial(const struct attn_inquiry *q, const struct question *ask,
                        double value, struct causes *causes)
 {
     const struct attn_seen *seen = &q->trial.seen[ask->target];
-    struct cause cause = {.fault = fault, .fit = fit, .value = value, .excess = seen->excess,
-                          .error = seen->error, .objects = same_objects(&q->trial)};
+    struct cause cause = {.fault = fault,
+                          .fit = fit,
+                          .value = value,
+                          .excess = seen->excess,
+                          .error = seen->error,
+                          .objects = same_objects(&q->trial)};
 
     cause.later = bits(cause.objects & after(ask->target));
     cause.exact = !ask->unused &&
@@ -248,15 +253,17 @@ static bool try_swap(struct attn_inquiry *q, const struct question *ask,
 
 enum { GRID = 33, HALVINGS = 80 };
 
-/* A search runs the layer some hundred times: on layers of this many multiply-adds it may. */
+/* A search runs the layer some hundred times: on layers of this many multiply-adds it
+ * may. */
 static bool affordable(const struct attn_problem *p)
 {
-    const double pairs = (double)p->d.B * (double)p->d.h * (double)p->d.T_q * (double)p->d.T_kv;
+    const double pairs =
+        (double)p->d.B * (double)p->d.h * (double)p->d.T_q * (double)p->d.T_kv;
 
     return pairs * (double)(p->d.d_k + p->d.d_v) <= 1e6;
 }
 
-struct line {                      /* a fault whose target moves with one number */
+struct line { /* a fault whose target moves with one number */
     struct attn_inquiry *q;
     const struct question *ask;
     const struct attn_fault_row *fault;
@@ -282,7 +289,8 @@ static double far_at(const struct line *line, double part)
     const struct attn_seen *seen = &line->q->trial.seen[line->ask->target];
 
     swap.param = line->fit->set(swap.param, value_at(line->fit, part), room);
-    if (!walk(line->q, &swap, unused, line->ask->must | ATTN_BIT(line->ask->target), line->err) ||
+    if (!walk(line->q, &swap, unused, line->ask->must | ATTN_BIT(line->ask->target),
+              line->err) ||
         !seen->given)
         return INFINITY;
     return seen->excess;
@@ -341,13 +349,18 @@ static bool search(struct attn_inquiry *q, const struct question *ask,
     return try_swap(q, ask, fault, fit, value, &swap, causes, err);
 }
 
-/* Constants are tried one after the other; the first that reproduces the target is kept. */
+/* Constants are tried one after the other; the first that reproduces the target is kept.
+ */
 static bool try_fitted(struct attn_inquiry *q, const struct question *ask,
                        const struct attn_fault_row *fault, const struct attn_fit_row *fit,
                        struct causes *causes, struct attn_err *err)
 {
     const size_t before = causes->count;
     double value, room[ATTN_FIT_ROOM];
+
+    /* One number can always be fitted by one constant: that shows nothing. */
+    if (q->base->seen[ask->target].beyond < 2)
+        return true;
 
     for (size_t n = 0; fit->propose(&q->fit, n, &value); n++) {
         struct attn_swap swap = fault->swap;
@@ -363,12 +376,13 @@ static bool try_fitted(struct attn_inquiry *q, const struct question *ask,
 }
 
 static void keep_resemblance(struct attn_inquiry *q, const struct question *ask,
-                             const struct attn_fault_row *fault, const struct attn_fit_row *fit,
-                             struct causes *causes)
+                             const struct attn_fault_row *fault,
+                             const struct attn_fit_row *fit, struct causes *causes)
 {
     struct cause cause = {.fault = fault, .fit = fit, .exact = true, .visible = true};
 
-    if (ask->unused || !fit->resembles(&q->fit, &cause.value))
+    if (ask->unused || q->base->seen[ask->target].beyond < 2 ||
+        !fit->resembles(&q->fit, &cause.value))
         return;
     cause.objects = same_objects(q->base) | ATTN_BIT(ask->target);
     cause.later = bits(cause.objects & after(ask->target));
@@ -386,8 +400,8 @@ static bool stopped(const struct attn_inquiry *q, struct attn_err *err)
 }
 
 static bool try_one(struct attn_inquiry *q, const struct question *ask,
-                    const struct attn_fault_row *fault, bool fitted, struct causes *causes,
-                    struct attn_err *err)
+                    const struct attn_fault_row *fault, bool fitted,
+                    struct causes *causes, struct attn_err *err)
 {
     const struct attn_fit_row *fit = attn_fit_find(fault);
     const size_t before = causes->count;
@@ -410,7 +424,8 @@ static bool try_all(struct attn_inquiry *q, const struct question *ask, bool fit
 
         if (stopped(q, err))
             return false;
-        if (attn_fault_back(fault) || first_stage(&fault->swap) > attn_walk_stage(ask->target))
+        if (attn_fault_back(fault) ||
+            first_stage(&fault->swap) > attn_walk_stage(ask->target))
             continue;
         if (!try_one(q, ask, fault, fitted, causes, err))
             return false;
@@ -441,8 +456,8 @@ static bool expect(struct attn_inquiry *q, enum attn_object target, struct attn_
 }
 
 /* First plain rows, then fitted ones, then objects that were shown but not used. */
-bool attn_causes_of_object(struct attn_inquiry *q, enum attn_object target, uint32_t *explained,
-                           struct attn_err *err)
+bool attn_causes_of_object(struct attn_inquiry *q, enum attn_object target,
+                           uint32_t *explained, struct attn_err *err)
 {
     struct question ask = {.target = target, .must = right_before(q->base, target)};
     struct causes causes = {0};
@@ -477,9 +492,9 @@ static uint32_t same_gradients(const struct attn_back *back)
     return set;
 }
 
-static bool try_back(struct attn_inquiry *q, struct attn_back *trial, enum attn_gradient target,
-                     const struct attn_fault_row *fault, struct causes *causes,
-                     struct attn_err *err)
+static bool try_back(struct attn_inquiry *q, struct attn_back *trial,
+                     enum attn_gradient target, const struct attn_fault_row *fault,
+                     struct causes *causes, struct attn_err *err)
 {
     const uint32_t before = (UINT32_C(1) << target) - 1;
     struct cause cause = {.fault = fault};
@@ -500,8 +515,9 @@ static bool try_back(struct attn_inquiry *q, struct attn_back *trial, enum attn_
 }
 
 /* A fault of the layer that no given object shows, seen only by the gradients. */
-static bool try_forward(struct attn_inquiry *q, struct attn_back *trial, enum attn_gradient target,
-                        struct causes *causes, struct attn_err *err)
+static bool try_forward(struct attn_inquiry *q, struct attn_back *trial,
+                        enum attn_gradient target, struct causes *causes,
+                        struct attn_err *err)
 {
     for (size_t n = 0; n < attn_fault_count(); n++) {
         const struct attn_fault_row *fault = attn_fault_at(n);
@@ -551,21 +567,29 @@ static bool starts(const char *name, const char *with)
     return strncmp(name, with, strlen(with)) == 0;
 }
 
-/* A fault of an option that was not asked for is not hidden: it is out of the question. */
+/* A fault of an option that was not asked for is not hidden: it is out of the question.
+ */
 static bool in_question(const struct attn_problem *p, const char *name)
 {
-    static const struct { const char *begins, *rule; } RULES[] = {
-        {"causal", "causal"},   {"decode_sees", "causal"}, {"chunk_mask", "causal"},
-        {"padding", "padding"}, {"packed_leak", "documents"},
-        {"packed_boundary", "documents"}, {"packed_not", "documents"}, {"window", "window"},
+    static const struct {
+        const char *begins, *rule;
+    } RULES[] = {
+        {"causal", "causal"},
+        {"decode_sees", "causal"},
+        {"chunk_mask", "causal"},
+        {"padding", "padding"},
+        {"packed_leak", "documents"},
+        {"packed_boundary", "documents"},
+        {"packed_not", "documents"},
+        {"window", "window"},
         {"packed_positions", "documents"},
     };
 
     for (size_t n = 0; n < ATTN_COUNT(RULES); n++)
         if (starts(name, RULES[n].begins))
             return attn_mask_of(p, RULES[n].rule) != NULL;
-    if (starts(name, "rope") || starts(name, "decode_position") || starts(name, "decode_query") ||
-        starts(name, "chunk_position"))
+    if (starts(name, "rope") || starts(name, "decode_position") ||
+        starts(name, "decode_query") || starts(name, "chunk_position"))
         return p->rope.on;
     if (starts(name, "alibi"))
         return p->alibi != NULL;
@@ -583,7 +607,8 @@ static bool in_question(const struct attn_problem *p, const char *name)
 }
 
 /* Is something given at or after the object that a fault would spoil? */
-static bool would_be_seen(const struct attn_inquiry *q, const struct attn_fault_row *fault)
+static bool would_be_seen(const struct attn_inquiry *q,
+                          const struct attn_fault_row *fault)
 {
     if (attn_fault_back(fault)) {
         const int g = attn_gradient_find(fault->object);
@@ -609,8 +634,9 @@ void attn_causes_hidden(const struct attn_inquiry *q)
     for (size_t n = 0; n < attn_fault_count(); n++) {
         const struct attn_fault_row *fault = attn_fault_at(n);
 
-        if (report->hidden == ATTN_COUNT(report->hidden_fault) || !in_question(q->p, fault->name) ||
-            attn_fault_visible(fault, q->p) || !would_be_seen(q, fault))
+        if (report->hidden == ATTN_COUNT(report->hidden_fault) ||
+            !in_question(q->p, fault->name) || attn_fault_visible(fault, q->p) ||
+            !would_be_seen(q, fault))
             continue;
         report->hidden_fault[report->hidden].fault = fault;
         report->hidden_fault[report->hidden++].needs = fault->visible_when;

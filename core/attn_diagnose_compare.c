@@ -17,8 +17,8 @@ const char *const ATTN_PRECISION_NAMES[] = {
 };
 _Static_assert(ATTN_COUNT(ATTN_PRECISION_NAMES) == ATTN_PRECISION_COUNT, "one name each");
 
-/* unit: half a unit in the last place of 1.  rtol is that of several roundings; atol leaves room
-   for weights that become subnormal or 0. */
+/* unit: half a unit in the last place of 1.  rtol is that of several roundings; atol
+   leaves room for weights that become subnormal or 0. */
 static const struct precision_row {
     double unit, rtol, atol, highest;
 } PRECISIONS[] = {
@@ -57,8 +57,8 @@ static double tolerance_at(const struct attn_margin *m, size_t n, double expecte
     return m->atol + m->rtol * fabs(expected) + m->times * (noise >= 0.0 ? noise : 0.0);
 }
 
-/* NaN is right only where NaN is expected, an infinity where it is expected or where the number
-   is too large for the precision. */
+/* NaN is right only where NaN is expected, an infinity where it is expected or where the
+   number is too large for the precision. */
 static double distance(const struct attn_margin *m, size_t n, double e, double x)
 {
     if (isnan(e) || isnan(x))
@@ -80,7 +80,8 @@ static double relative_error(double e, double x)
 }
 
 void attn_compare(const struct attn_tensor *expected, const struct attn_tensor *observed,
-                  const struct attn_margin *margin, const uint8_t *skip, struct attn_seen *seen)
+                  const struct attn_margin *margin, const uint8_t *skip,
+                  struct attn_seen *seen)
 {
     const size_t count = attn_tensor_count(observed);
 
@@ -99,6 +100,7 @@ void attn_compare(const struct attn_tensor *expected, const struct attn_tensor *
         if (!(error <= seen->error) && !isnan(seen->error))
             seen->error = error;
         seen->excess = fmax(seen->excess, far);
+        seen->beyond += far > 1.0;
         if (far > 1.0 && seen->same) {
             seen->same = false;
             seen->first = n;

@@ -19,7 +19,8 @@ static bool is(const struct attn_fit *f, enum attn_object o)
 }
 
 /* Least squares of observed = ratio * expected over finite numbers. */
-static bool ratio_of(const struct attn_tensor *e, const struct attn_tensor *x, double *ratio)
+static bool ratio_of(const struct attn_tensor *e, const struct attn_tensor *x,
+                     double *ratio)
 {
     double xy = 0.0, xx = 0.0;
 
@@ -37,7 +38,8 @@ static bool ratio_of(const struct attn_tensor *e, const struct attn_tensor *x, d
 
 static bool ratio_of_target(const struct attn_fit *f, size_t n, double *value)
 {
-    return n == 0 && observed(f)->p && f->expected.p && ratio_of(&f->expected, observed(f), value);
+    return n == 0 && observed(f)->p && f->expected.p &&
+           ratio_of(&f->expected, observed(f), value);
 }
 
 /* ---- scores ---- */
@@ -56,7 +58,8 @@ static bool ratio_of_scores(const struct attn_fit *f, double *ratio)
         const double e = uncapped(p, attn_number(&f->expected, n));
         const double x = uncapped(p, attn_number(observed(f), n));
 
-        if (!isfinite(e) || !isfinite(x) || (f->base->skip_scores && f->base->skip_scores[n]))
+        if (!isfinite(e) || !isfinite(x) ||
+            (f->base->skip_scores && f->base->skip_scores[n]))
             continue;
         xy += e * x;
         xx += e * e;
@@ -65,8 +68,8 @@ static bool ratio_of_scores(const struct attn_fit *f, double *ratio)
     return isfinite(*ratio);
 }
 
-/* log a_j - log a_k = ratio (s_j - s_k) + m_j - m_k, for the pair of a row that is furthest apart
-   in S. */
+/* log a_j - log a_k = ratio (s_j - s_k) + m_j - m_k, for the pair of a row that is
+   furthest apart in S. */
 static bool ratio_of_logs(const struct attn_fit *f, double *ratio)
 {
     const struct attn_tensor *S = &f->base->t.t[ATTN_S], *M = &f->base->t.t[ATTN_M];
@@ -75,7 +78,8 @@ static bool ratio_of_logs(const struct attn_fit *f, double *ratio)
 
     for (size_t r = 0; r < attn_tensor_count(observed(f)); r += T)
         for (size_t j = 1; j < T; j++) {
-            const double a = attn_number(observed(f), r), b = attn_number(observed(f), r + j);
+            const double a = attn_number(observed(f), r),
+                         b = attn_number(observed(f), r + j);
             const double gap = attn_number(S, r + j) - attn_number(S, r);
 
             if (!(a > 0.0) || !(b > 0.0) || !(fabs(gap) > widest) ||
@@ -91,7 +95,8 @@ static bool scale_ratio(const struct attn_fit *f, size_t n, double *value)
 {
     if (n > 0)
         return false;
-    return is(f, ATTN_S) ? ratio_of_scores(f, value) : is(f, ATTN_A) && ratio_of_logs(f, value);
+    return is(f, ATTN_S) ? ratio_of_scores(f, value)
+                         : is(f, ATTN_A) && ratio_of_logs(f, value);
 }
 
 /* c tanh(s / c) = x: c by halving, from the largest score. */
@@ -123,10 +128,11 @@ static bool cap_ratio(const struct attn_fit *f, size_t n, double *value)
 
 /* ---- positions ---- */
 
-static const double BASES[] = {10000.0, 500000.0, 1000000.0, 100000.0, 1000.0, 100.0,
-                               150000.0, 5000000.0, 10000000.0, 50000.0};
+static const double BASES[] = {10000.0, 500000.0, 1000000.0, 100000.0,   1000.0,
+                               100.0,   150000.0, 5000000.0, 10000000.0, 50000.0};
 
-/* The angle by which the slowest pair of a row was turned, from the numbers before RoPE. */
+/* The angle by which the slowest pair of a row was turned, from the numbers before RoPE.
+ */
 static bool angle_of(const struct attn_fit *f, size_t b, size_t i, double *angle)
 {
     const struct attn_problem *p = f->base->p;
@@ -258,10 +264,12 @@ static bool fill_value(const struct attn_fit *f, size_t n, double *value)
             for (size_t k = 0; k < T; k++) {
                 const double a = attn_number(observed(f), r + k);
 
-                if (attn_number(&w->t.t[ATTN_ALLOWED], r + k) == 0.0 || !(a > 0.0) || !(*value > 0.0))
+                if (attn_number(&w->t.t[ATTN_ALLOWED], r + k) == 0.0 || !(a > 0.0) ||
+                    !(*value > 0.0))
                     continue;
                 *value = log(*value / a) + attn_number(&w->t.t[ATTN_S], r + k) +
-                         attn_number(&w->t.t[ATTN_M], r + k) - attn_number(&w->t.t[ATTN_S], r + j);
+                         attn_number(&w->t.t[ATTN_M], r + k) -
+                         attn_number(&w->t.t[ATTN_S], r + j);
                 return isfinite(*value);
             }
         }
@@ -304,8 +312,9 @@ static bool looks_dropped(const struct attn_fit *f, double *value)
         return false;
     for (size_t n = 0; n < attn_tensor_count(observed(f)); n++) {
         const double e = attn_number(&f->expected, n), x = attn_number(observed(f), n);
-        const double room = margin.atol + margin.rtol * fabs(x) +
-                            2.0 * ratio * (f->base->noise[ATTN_A] ? f->base->noise[ATTN_A][n] : 0.0);
+        const double room =
+            margin.atol + margin.rtol * fabs(x) +
+            2.0 * ratio * (f->base->noise[ATTN_A] ? f->base->noise[ATTN_A][n] : 0.0);
 
         if (isnan(e) && isnan(x))
             continue;
@@ -324,7 +333,8 @@ static const void *set_value(const void *param, double value, double *room)
 {
     struct attn_fitted other = *(const struct attn_fitted *)param;
 
-    _Static_assert(sizeof other <= ATTN_FIT_ROOM * sizeof(double), "a param fits into its room");
+    _Static_assert(sizeof other <= ATTN_FIT_ROOM * sizeof(double),
+                   "a param fits into its room");
     other.value = value;
     memcpy(room, &other, sizeof other);
     return room;

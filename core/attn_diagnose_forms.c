@@ -1,7 +1,6 @@
 /*
- * attn_diagnose_forms.c - right implementations in another form: what is accepted, and as what.
- * Not here: faults (attn_fault*.c).
- * Start reading at FORMS.
+ * attn_diagnose_forms.c - right implementations in another form: what is accepted, and as
+ * what. Not here: faults (attn_fault*.c). Start reading at FORMS.
  */
 #include "core/attn_diagnose.h"
 
@@ -10,8 +9,17 @@
 #include <string.h>
 
 enum form {
-    MASKED_SCORES, FINITE_FILL, SAME_PRODUCTS, SCALE_IN_PRODUCTS, SCALED_RAW, ROW_CONSTANT,
-    VALUE_BASIS, LSE_BASE_2, NO_FORBIDDEN_DA, TRANSPOSED_WEIGHTS, FORM_COUNT
+    MASKED_SCORES,
+    FINITE_FILL,
+    SAME_PRODUCTS,
+    SCALE_IN_PRODUCTS,
+    SCALED_RAW,
+    ROW_CONSTANT,
+    VALUE_BASIS,
+    LSE_BASE_2,
+    NO_FORBIDDEN_DA,
+    TRANSPOSED_WEIGHTS,
+    FORM_COUNT
 };
 
 /* clang-format off */
@@ -65,7 +73,8 @@ static const double FILL_AT_MOST = -1000.0, NO_FILL_ABOVE = -500.0;
 
 static bool is_fill(double x, double right)
 {
-    return x <= FILL_AT_MOST && isfinite(x) && (right == -INFINITY || right > NO_FILL_ABOVE);
+    return x <= FILL_AT_MOST && isfinite(x) &&
+           (right == -INFINITY || right > NO_FILL_ABOVE);
 }
 
 static bool is_masked(double x, double right)
@@ -106,7 +115,8 @@ static bool fill_to_infinity(const struct attn_trace *right, enum attn_object o,
 }
 
 /* May the pair be read, as the candidate itself says; else as the rules say? */
-static bool own_verdict(const struct attn_candidate *own, const struct attn_trace *right, size_t n)
+static bool own_verdict(const struct attn_candidate *own, const struct attn_trace *right,
+                        size_t n)
 {
     if (own->object[ATTN_ALLOWED].p)
         return attn_number(&own->object[ATTN_ALLOWED], n) != 0.0;
@@ -122,14 +132,15 @@ static bool has_bias(const struct attn_trace *right, const struct attn_tensor *S
     double plain = 0.0, added = 0.0;
 
     for (size_t n = 0; n < attn_tensor_count(S); n++) {
-        const double s = attn_number(&right->t[ATTN_S], n), m = attn_number(&right->t[ATTN_M], n);
+        const double s = attn_number(&right->t[ATTN_S], n),
+                     m = attn_number(&right->t[ATTN_M], n);
 
         if (skip[n] || !isfinite(m))
             continue;
         plain += fabs(attn_number(S, n) - s);
         added += fabs(attn_number(S, n) - s - m);
     }
-    return added < plain;
+    return added < plain / 4.0;
 }
 
 static void take_bias_off(const struct attn_trace *right, struct attn_tensor *S)
@@ -139,7 +150,8 @@ static void take_bias_off(const struct attn_trace *right, struct attn_tensor *S)
             attn_put(S, n, attn_number(S, n) - attn_number(&right->t[ATTN_M], n));
 }
 
-/* Masked scores show which mask was used; without another word of it, that is the candidate's. */
+/* Masked scores show which mask was used; without another word of it, that is the
+ * candidate's. */
 static bool mask_from_scores(const uint8_t *skip, struct attn_arena *arena,
                              struct attn_candidate *own, struct attn_err *err)
 {
@@ -158,7 +170,8 @@ static bool mask_from_scores(const uint8_t *skip, struct attn_arena *arena,
 
 static bool unmask_scores(const struct attn_problem *p, const struct attn_trace *right,
                           struct attn_arena *arena, struct attn_candidate *own,
-                          const uint8_t **skip, struct attn_forms *forms, struct attn_err *err)
+                          const uint8_t **skip, struct attn_forms *forms,
+                          struct attn_err *err)
 {
     struct attn_tensor *S = &own->object[ATTN_S];
     const size_t count = S->p ? attn_tensor_count(S) : 0;
@@ -176,23 +189,29 @@ static bool unmask_scores(const struct attn_problem *p, const struct attn_trace 
         masked_count += masked[n];
         wrong += masked[n] == own_verdict(own, right, n);
     }
-    if (masked_count == 0 || (wrong > 0 && mask_known))
+    if (masked_count > 0 && wrong > 0 && mask_known)
         return true;
-    if (wrong > 0 && !mask_from_scores(masked, arena, own, err))
+
+    const bool biased = (p->additive.p || p->alibi) && has_bias(right, S, masked);
+
+    if (masked_count == 0 && !biased)
+        return true;
+    if (masked_count > 0 && wrong > 0 && !mask_from_scores(masked, arena, own, err))
         return false;
-    if ((p->additive.p || p->alibi) && has_bias(right, S, masked)) {
+    if (biased) {
         if (!copy(arena, S, err))
             return false;
         take_bias_off(right, S);
     }
-    *skip = masked;
+    *skip = masked_count > 0 ? masked : NULL;
     saw(forms, MASKED_SCORES, ATTN_BIT(ATTN_S));
     return true;
 }
 
 bool attn_forms_normalise(const struct attn_problem *p, const struct attn_trace *right,
                           struct attn_arena *arena, struct attn_candidate *own,
-                          const uint8_t **skip, struct attn_forms *forms, struct attn_err *err)
+                          const uint8_t **skip, struct attn_forms *forms,
+                          struct attn_err *err)
 {
     return fill_to_infinity(right, ATTN_M, arena, own, forms, err) &&
            fill_to_infinity(right, ATTN_S_MASKED, arena, own, forms, err) &&
@@ -231,18 +250,23 @@ static bool products_are(const struct attn_walk *w, const struct attn_trace *rig
     const struct attn_tensor *Qr = &right->t[q], *Kr = &right->t[k];
     struct attn_margin margin = attn_margin_of(w->c);
     double expected, observed;
-    const struct attn_tensor e = {.dtype = ATTN_F64, .rank = 1, .dim = {1}, .p = &expected};
-    const struct attn_tensor x = {.dtype = ATTN_F64, .rank = 1, .dim = {1}, .p = &observed};
+    const struct attn_tensor e = {
+        .dtype = ATTN_F64, .rank = 1, .dim = {1}, .p = &expected};
+    const struct attn_tensor x = {
+        .dtype = ATTN_F64, .rank = 1, .dim = {1}, .p = &observed};
 
-    for (struct attn_cell at = {0}; attn_cell_in(&at, p->d.B, p->d.h, p->d.T_q, p->d.T_kv); at.j++) {
+    for (struct attn_cell at = {0};
+         attn_cell_in(&at, p->d.B, p->d.h, p->d.T_q, p->d.T_kv); at.j++) {
         const size_t g = attn_kv_head(&p->d, at.h);
-        const size_t i = attn_place4(Q, at.b, at.h, at.i), j = attn_place4(K, at.b, g, at.j);
+        const size_t i = attn_place4(Q, at.b, at.h, at.i),
+                     j = attn_place4(K, at.b, g, at.j);
         struct attn_seen seen;
 
         expected = by * attn_pair_raw(p, Qr, i, Kr, j);
         observed = by / c * attn_pair_raw(p, Q, i, K, j);
-        margin.flat = w->noise[ATTN_S][attn_place4(&w->t.t[ATTN_S], at.b, at.h, at.i) + at.j] /
-                      fmin(fabs(c), 1.0);
+        margin.flat =
+            w->noise[ATTN_S][attn_place4(&w->t.t[ATTN_S], at.b, at.h, at.i) + at.j] /
+            fmin(fabs(c), 1.0);
         attn_compare(&e, &x, &margin, NULL, &seen);
         if (!seen.same)
             return false;
@@ -318,7 +342,8 @@ static bool accept_raw(const struct attn_walk *w, const struct attn_trace *right
     return true;
 }
 
-/* One row of M or S_masked against the right one: the same pattern, and one difference? */
+/* One row of M or S_masked against the right one: the same pattern, and one difference?
+ */
 static bool constant_apart(const struct attn_walk *w, const double *x, const double *e)
 {
     double shift = 0.0;
@@ -349,8 +374,8 @@ static bool accept_row_constant(const struct attn_walk *w, const struct attn_tra
     if (objects == 0 || w->p->in[ATTN_IN_SINK].p)
         return false;
     for (int o = ATTN_M; o <= ATTN_S_MASKED; o++)
-        for (size_t n = 0; (objects & ATTN_BIT(o)) && n < attn_tensor_count(&w->c->object[o]);
-             n += T)
+        for (size_t n = 0;
+             (objects & ATTN_BIT(o)) && n < attn_tensor_count(&w->c->object[o]); n += T)
             if (!constant_apart(w, (const double *)w->c->object[o].p + n,
                                 (const double *)right->t[o].p + n))
                 return false;
@@ -376,7 +401,8 @@ static bool accept_value_basis(const struct attn_walk *w, const struct attn_trac
                                struct attn_forms *forms)
 {
     const uint32_t values = ATTN_BIT(ATTN_V) | ATTN_BIT(ATTN_PRESENT_V);
-    const uint32_t mixed = ATTN_BIT(ATTN_CONTRIBUTIONS) | ATTN_BIT(ATTN_H_HEADS) | ATTN_BIT(ATTN_H);
+    const uint32_t mixed =
+        ATTN_BIT(ATTN_CONTRIBUTIONS) | ATTN_BIT(ATTN_H_HEADS) | ATTN_BIT(ATTN_H);
     const bool has_mix = attn_walk_given(w, ATTN_H) || attn_walk_given(w, ATTN_H_HEADS);
 
     if (wrong_of(w, values) == 0 || wrong_of(w, mixed) != 0 || !has_mix ||
@@ -389,8 +415,8 @@ static bool accept_value_basis(const struct attn_walk *w, const struct attn_trac
 }
 
 /* What was added to a whole row of M is in lse too. */
-static double row_shift(const struct attn_walk *w, const struct attn_trace *right, size_t row,
-                        const struct attn_forms *forms)
+static double row_shift(const struct attn_walk *w, const struct attn_trace *right,
+                        size_t row, const struct attn_forms *forms)
 {
     const size_t T = w->p->d.T_kv;
     const enum attn_object o = w->c->object[ATTN_M].p ? ATTN_M : ATTN_S_MASKED;
@@ -409,11 +435,12 @@ static bool accept_shifted_lse(const struct attn_walk *w, const struct attn_trac
     const struct attn_tensor *lse = &w->c->object[ATTN_LSE];
 
     for (size_t n = 0; n < attn_tensor_count(lse); n++) {
-        const double e = attn_number(&right->t[ATTN_LSE], n) + row_shift(w, right, n, forms);
+        const double e =
+            attn_number(&right->t[ATTN_LSE], n) + row_shift(w, right, n, forms);
         const double x = attn_number(lse, n);
 
-        if (x != e && !(fabs(x - e) <= w->c->atol + w->c->rtol * fabs(e) +
-                                           w->noise[ATTN_LSE][n]))
+        if (x != e &&
+            !(fabs(x - e) <= w->c->atol + w->c->rtol * fabs(e) + w->noise[ATTN_LSE][n]))
             return false;
     }
     saw(forms, ROW_CONSTANT, ATTN_BIT(ATTN_LSE));
@@ -434,8 +461,8 @@ static bool accept_lse(const struct attn_walk *w, const struct attn_trace *right
         const double e = attn_number(&right->t[ATTN_LSE], n) / 0.6931471805599453;
         const double x = attn_number(lse, n);
 
-        if (x != e && !(fabs(x - e) <= w->c->atol + w->c->rtol * fabs(e) +
-                                           2.0 * w->noise[ATTN_LSE][n]))
+        if (x != e && !(fabs(x - e) <=
+                        w->c->atol + w->c->rtol * fabs(e) + 2.0 * w->noise[ATTN_LSE][n]))
             return false;
     }
     saw(forms, LSE_BASE_2, ATTN_BIT(ATTN_LSE));

@@ -1,15 +1,15 @@
 /*
- * attn_diagnose_noise.c - how far honest rounding may move an object: standard deviations carried
- * through the layer, as sums of independent roundings.
- * Not here: the comparison that uses them (attn_diagnose_compare.c).
- * Start reading at NOISES, at the end.
+ * attn_diagnose_noise.c - how far honest rounding may move an object: standard deviations
+ * carried through the layer, as sums of independent roundings. Not here: the comparison
+ * that uses them (attn_diagnose_compare.c). Start reading at NOISES, at the end.
  */
 #include "core/attn_diagnose.h"
 
 #include <math.h>
 
-/* A rounding error is spread over half a unit either way: about half of that in the mean square.
-   Six deviations are not met by chance in 10^8 numbers; what is kept here is six of them. */
+/* A rounding error is spread over half a unit either way: about half of that in the mean
+   square. Six deviations are not met by chance in 10^8 numbers; what is kept here is six
+   of them. */
 static const double SPREAD = 0.5, DEVIATIONS = 6.0;
 
 static double unit_of(const struct attn_walk *w)
@@ -30,8 +30,10 @@ static double deviation(const struct attn_walk *w, enum attn_object o, size_t n)
     return w->noise[o][n] / DEVIATIONS;
 }
 
-/* A sum of n products whose squares add up to `squares`, rounded as it grows, and its result. */
-static double sum_rounding(const struct attn_walk *w, size_t n, double squares, double result)
+/* A sum of n products whose squares add up to `squares`, rounded as it grows, and its
+ * result. */
+static double sum_rounding(const struct attn_walk *w, size_t n, double squares,
+                           double result)
 {
     return square(unit_of(w)) *
            ((double)n / 2.0 * squares + (1.0 + (double)n / 3.0) * square(result));
@@ -45,14 +47,14 @@ static void put(const struct attn_walk *w, enum attn_object o, size_t n, double 
 /* ---- Q, K, V ---- */
 
 struct projection {
-    enum attn_object after;        /* what the noise is kept for */
+    enum attn_object after; /* what the noise is kept for */
     enum attn_input W, x;
     bool key_side, turned;
 };
 
 /* Square of the deviation of entry `col` of row i of x W: x and W are rounded too. */
-static double product_variance(const struct attn_walk *w, const struct projection *part, size_t b,
-                               size_t i, size_t col, double result)
+static double product_variance(const struct attn_walk *w, const struct projection *part,
+                               size_t b, size_t i, size_t col, double result)
 {
     const struct attn_tensor *x = &w->p->in[part->x], *W = &w->p->in[part->W];
     const size_t from = attn_place3(x, b, i);
@@ -60,15 +62,16 @@ static double product_variance(const struct attn_walk *w, const struct projectio
 
     for (size_t k = 0; k < W->dim[0]; k++)
         squares += square(attn_number(x, from + k) * attn_number(W, k * W->dim[1] + col));
-    return 2.0 * square(unit_of(w)) * squares + sum_rounding(w, W->dim[0], squares, result);
+    return 2.0 * square(unit_of(w)) * squares +
+           sum_rounding(w, W->dim[0], squares, result);
 }
 
 /* Angles are computed in float32 by those who compute in less. */
-static double angle_unit(const struct attn_walk *w, const struct projection *part, size_t b,
-                         size_t i)
+static double angle_unit(const struct attn_walk *w, const struct projection *part,
+                         size_t b, size_t i)
 {
     const double unit = fmin(attn_precision_unit(w->c->precision), 0x1p-24);
-    const double at = !part->key_side ? attn_rope_position_q(w->p, b, i)
+    const double at = !part->key_side       ? attn_rope_position_q(w->p, b, i)
                       : i >= w->p->d.T_past ? attn_rope_position_k(w->p, b, i)
                                             : 0.0;
 
@@ -76,8 +79,8 @@ static double angle_unit(const struct attn_walk *w, const struct projection *par
 }
 
 /* A rotation mixes features of a row: each may get the largest deviation of two. */
-static void turn_row(const struct attn_walk *w, const struct projection *part, size_t b, size_t i,
-                     size_t at, size_t d)
+static void turn_row(const struct attn_walk *w, const struct projection *part, size_t b,
+                     size_t i, size_t at, size_t d)
 {
     const struct attn_tensor *t = &w->t.t[part->after];
     double most = 0.0, size = 0.0;
@@ -93,13 +96,15 @@ static void turn_row(const struct attn_walk *w, const struct projection *part, s
 }
 
 /* Of the projection, and of its rotation where `o` is what comes after it. */
-static void project_noise(struct attn_walk *w, const struct projection *part, enum attn_object o)
+static void project_noise(struct attn_walk *w, const struct projection *part,
+                          enum attn_object o)
 {
     const struct attn_tensor *t = &w->t.t[o];
     const size_t past = part->key_side ? w->p->d.T_past : 0, d = t->dim[3];
     const bool projected = w->p->form.source == ATTN_PROJECTED;
 
-    for (struct attn_cell x = {0}; attn_cell_in(&x, t->dim[0], t->dim[1], t->dim[2], 1); x.j++) {
+    for (struct attn_cell x = {0}; attn_cell_in(&x, t->dim[0], t->dim[1], t->dim[2], 1);
+         x.j++) {
         const size_t at = attn_place4(t, x.b, x.h, x.i);
 
         for (size_t c = 0; c < d; c++) {
@@ -153,8 +158,8 @@ static void noise_k(struct attn_walk *w)
 
 static void noise_v(struct attn_walk *w)
 {
-    project_noise(w, &(struct projection){ATTN_V, ATTN_IN_W_V, key_source(w), true, false},
-                  ATTN_V);
+    project_noise(
+        w, &(struct projection){ATTN_V, ATTN_IN_W_V, key_source(w), true, false}, ATTN_V);
 }
 
 /* ---- S, A, H, Y ---- */
@@ -162,19 +167,24 @@ static void noise_v(struct attn_walk *w)
 static void noise_s(struct attn_walk *w)
 {
     const struct attn_problem *p = w->p;
-    const struct attn_tensor *Q = &w->t.t[ATTN_Q], *K = &w->t.t[ATTN_K], *S = &w->t.t[ATTN_S];
+    const struct attn_tensor *Q = &w->t.t[ATTN_Q], *K = &w->t.t[ATTN_K],
+                             *S = &w->t.t[ATTN_S];
     const double factor = p->scale / p->temperature;
     const bool products = p->score->bilinear;
 
-    for (struct attn_cell x = {0}; attn_cell_in(&x, p->d.B, p->d.h, p->d.T_q, p->d.T_kv); x.j++) {
-        const size_t q = attn_place4(Q, x.b, x.h, x.i), at = attn_place4(S, x.b, x.h, x.i) + x.j;
+    for (struct attn_cell x = {0}; attn_cell_in(&x, p->d.B, p->d.h, p->d.T_q, p->d.T_kv);
+         x.j++) {
+        const size_t q = attn_place4(Q, x.b, x.h, x.i),
+                     at = attn_place4(S, x.b, x.h, x.i) + x.j;
         const size_t k = attn_place4(K, x.b, attn_kv_head(&p->d, x.h), x.j);
         double spread = 0.0, squares = 0.0;
 
         for (size_t c = 0; c < p->d.d_k; c++) {
             const double a = products ? attn_number(Q, q + c) : 1.0;
-            const double b = products ? attn_number(K, k + c) : attn_number(&p->in[ATTN_IN_V_A], c);
-            const double of_a = deviation(w, ATTN_Q, q + c), of_b = deviation(w, ATTN_K, k + c);
+            const double b =
+                products ? attn_number(K, k + c) : attn_number(&p->in[ATTN_IN_V_A], c);
+            const double of_a = deviation(w, ATTN_Q, q + c),
+                         of_b = deviation(w, ATTN_K, k + c);
 
             spread += square(of_a * b) + square((products ? a : b) * of_b);
             squares += square(a * b);
@@ -192,7 +202,8 @@ static double row_top(const struct attn_walk *w, size_t row)
     double top = -INFINITY;
 
     for (size_t j = 0; j < w->p->d.T_kv; j++) {
-        const double l = attn_number(&w->t.t[ATTN_S], row + j) + attn_number(&w->t.t[ATTN_M], row + j);
+        const double l =
+            attn_number(&w->t.t[ATTN_S], row + j) + attn_number(&w->t.t[ATTN_M], row + j);
 
         if (isfinite(l))
             top = fmax(top, l);
@@ -211,7 +222,8 @@ static double logit_deviation(const struct attn_walk *w, size_t n, double top)
                                       square(isfinite(top) ? own + bias - top : 0.0)));
 }
 
-/* d a_j = a_j (d l_j - sum_k a_k d l_k): the mean may be as far off as all its terms together. */
+/* d a_j = a_j (d l_j - sum_k a_k d l_k): the mean may be as far off as all its terms
+ * together. */
 static void noise_a(struct attn_walk *w)
 {
     const size_t T = w->p->d.T_kv, rows = attn_tensor_count(&w->t.t[ATTN_A]) / T;
@@ -232,7 +244,8 @@ static void noise_a(struct attn_walk *w)
             const double own = a > 0.0 ? logit_deviation(w, r * T + j, top) : 0.0;
             const double all = own + mean + unit * (4.0 + (double)T / 2.0);
 
-            put(w, ATTN_A, r * T + j, a > 0.0 ? square(a * all * (1.0 + 3.0 * all)) : 0.0);
+            put(w, ATTN_A, r * T + j,
+                a > 0.0 ? square(a * all * (1.0 + 3.0 * all)) : 0.0);
         }
         if (w->noise[ATTN_LSE])
             put(w, ATTN_LSE, r, square(mean + unit * (4.0 + (double)T / 2.0)));
@@ -242,7 +255,8 @@ static void noise_a(struct attn_walk *w)
 static void noise_h(struct attn_walk *w)
 {
     const struct attn_dims *d = &w->p->d;
-    const struct attn_tensor *A = &w->t.t[ATTN_A], *V = &w->t.t[ATTN_V], *H = &w->t.t[ATTN_H];
+    const struct attn_tensor *A = &w->t.t[ATTN_A], *V = &w->t.t[ATTN_V],
+                             *H = &w->t.t[ATTN_H];
 
     for (struct attn_cell x = {0}; attn_cell_in(&x, d->B, d->h, d->T_q, d->d_v); x.j++) {
         const size_t row = attn_place4(A, x.b, x.h, x.i), g = attn_kv_head(d, x.h);
@@ -288,14 +302,17 @@ static void noise_y(struct attn_walk *w)
         }
 }
 
-/* Found when the walk meets `at`; objects made together share the noise of one of them. */
+/* Found when the walk meets `at`; objects made together share the noise of one of them.
+ */
 static const struct noise_row {
     enum attn_object at;
     void (*find)(struct attn_walk *w);
 } NOISES[] = {
-    {ATTN_Q_PRE, noise_q_pre}, {ATTN_Q, noise_q},       {ATTN_K_PRE, noise_k_pre},
-    {ATTN_K, noise_k},         {ATTN_V, noise_v},       {ATTN_S_RAW, noise_s},
-    {ATTN_A, noise_a},         {ATTN_CONTRIBUTIONS, noise_h}, {ATTN_Y, noise_y},
+    {ATTN_Q_PRE, noise_q_pre}, {ATTN_Q, noise_q},
+    {ATTN_K_PRE, noise_k_pre}, {ATTN_K, noise_k},
+    {ATTN_V, noise_v},         {ATTN_S_RAW, noise_s},
+    {ATTN_A, noise_a},         {ATTN_CONTRIBUTIONS, noise_h},
+    {ATTN_Y, noise_y},
 };
 
 static const enum attn_object KEPT[] = {ATTN_Q, ATTN_K, ATTN_V, ATTN_S,
@@ -315,7 +332,8 @@ static size_t object_bytes(const struct attn_problem *p, enum attn_object o)
     if (!attn_object_exists(p, o))
         return 0;
     attn_object_full_shape(p, o, &shape);
-    return (attn_tensor_count(&shape) * sizeof(double) + ATTN_ALIGN - 1) / ATTN_ALIGN * ATTN_ALIGN;
+    return (attn_tensor_count(&shape) * sizeof(double) + ATTN_ALIGN - 1) / ATTN_ALIGN *
+           ATTN_ALIGN;
 }
 
 size_t attn_noise_bytes(const struct attn_problem *p)
@@ -336,7 +354,8 @@ bool attn_noise_take(struct attn_walk *w, struct attn_arena *arena, struct attn_
             continue;
         w->noise[o] = attn_arena_take(arena, object_bytes(w->p, o));
         if (!w->noise[o])
-            return attn_fail(err, ATTN_E_MEMORY, "noise", NULL, arena->size, object_bytes(w->p, o));
+            return attn_fail(err, ATTN_E_MEMORY, "noise", NULL, arena->size,
+                             object_bytes(w->p, o));
     }
     return true;
 }

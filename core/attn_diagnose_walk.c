@@ -1,7 +1,7 @@
 /*
- * attn_diagnose_walk.c - the layer walked in dependency order over a candidate's own objects.
- * Not here: what a mismatch means (attn_diagnose.c), tolerances (attn_diagnose_compare.c).
- * Start reading at STEPS, then attn_walk_run.
+ * attn_diagnose_walk.c - the layer walked in dependency order over a candidate's own
+ * objects. Not here: what a mismatch means (attn_diagnose.c), tolerances
+ * (attn_diagnose_compare.c). Start reading at STEPS, then attn_walk_run.
  */
 #include "core/attn_diagnose.h"
 
@@ -28,7 +28,8 @@ static void carry_value_cache(struct attn_walk *w)
            attn_tensor_count(&w->t.t[ATTN_V]) * sizeof(double));
 }
 
-/* S from the candidate's own S_raw; a replaced stage has its own way from Q and K to S. */
+/* S from the candidate's own S_raw; a replaced stage has its own way from Q and K to S.
+ */
 static void carry_raw_scores(struct attn_walk *w)
 {
     const struct attn_tensor *raw = &w->c->object[ATTN_S_RAW];
@@ -55,8 +56,9 @@ static void carry_allowed(struct attn_walk *w)
         return;
     for (struct attn_cell x = {0};
          attn_cell_in(&x, M->dim[0], M->dim[1], M->dim[2], M->dim[3]); x.j++, n++)
-        attn_put(M, n, attn_number(allowed, n) != 0.0 ? finite_bias(w, x, attn_number(M, n))
-                                                      : -INFINITY);
+        attn_put(M, n,
+                 attn_number(allowed, n) != 0.0 ? finite_bias(w, x, attn_number(M, n))
+                                                : -INFINITY);
 }
 
 static void carry_mask(struct attn_walk *w)
@@ -77,7 +79,8 @@ static void expect_masked(struct attn_walk *w)
                                      w->t.t[ATTN_S_MASKED].p);
 }
 
-/* The softmax reads S and M: S_masked, which it would be computed from, is put into them. */
+/* The softmax reads S and M: S_masked, which it would be computed from, is put into them.
+ */
 static void carry_masked(struct attn_walk *w)
 {
     const struct attn_tensor *given = &w->c->object[ATTN_S_MASKED];
@@ -119,8 +122,8 @@ static void carry_heads(struct attn_walk *w)
 static const struct step_row {
     enum attn_object object;
     enum attn_stage stage;
-    void (*expect)(struct attn_walk *w);   /* besides the stage, or NULL */
-    void (*carry)(struct attn_walk *w);    /* besides the object itself, or NULL */
+    void (*expect)(struct attn_walk *w); /* besides the stage, or NULL */
+    void (*carry)(struct attn_walk *w);  /* besides the object itself, or NULL */
 } STEPS[] = {
     {ATTN_Q_PRE, ATTN_STAGE_PROJECT_Q, NULL, NULL},
     {ATTN_Q, ATTN_STAGE_POSITION_Q, NULL, NULL},
@@ -163,7 +166,8 @@ bool attn_walk_given(const struct attn_walk *w, enum attn_object o)
 }
 
 /* Weights of anybody may stand anywhere, so the mix looks at every key. */
-static const struct attn_swap ANY_WEIGHTS = {{[ATTN_STAGE_SOFTMAX] = attn_stage_softmax}, NULL};
+static const struct attn_swap ANY_WEIGHTS = {{[ATTN_STAGE_SOFTMAX] = attn_stage_softmax},
+                                             NULL};
 
 static bool run_stage(struct attn_walk *w, enum attn_stage stage, struct attn_err *err)
 {
@@ -177,7 +181,8 @@ static bool run_stage(struct attn_walk *w, enum attn_stage stage, struct attn_er
 
     if (stage == ATTN_STAGE_OUTPUT && !w->t.t[ATTN_Y].p)
         return true;
-    return other ? other(&run, (struct attn_piece){0}, err) : attn_stage_all(&run, stage, err);
+    return other ? other(&run, (struct attn_piece){0}, err)
+                 : attn_stage_all(&run, stage, err);
 }
 
 /* ---- comparing ---- */
@@ -186,10 +191,10 @@ static bool run_stage(struct attn_walk *w, enum attn_stage stage, struct attn_er
 static const double *noise_of(const struct attn_walk *w, enum attn_object o)
 {
     static const int like[ATTN_OBJECT_COUNT] = {
-        [ATTN_Q_PRE] = ATTN_Q, [ATTN_Q] = ATTN_Q,         [ATTN_K_PRE] = ATTN_K,
-        [ATTN_K] = ATTN_K,     [ATTN_PRESENT_K] = ATTN_K, [ATTN_V] = ATTN_V,
-        [ATTN_PRESENT_V] = ATTN_V, [ATTN_S_MASKED] = ATTN_S, [ATTN_S] = ATTN_S,
-        [ATTN_A] = ATTN_A,     [ATTN_LSE] = ATTN_LSE,     [ATTN_H] = ATTN_H,
+        [ATTN_Q_PRE] = ATTN_Q,     [ATTN_Q] = ATTN_Q,         [ATTN_K_PRE] = ATTN_K,
+        [ATTN_K] = ATTN_K,         [ATTN_PRESENT_K] = ATTN_K, [ATTN_V] = ATTN_V,
+        [ATTN_PRESENT_V] = ATTN_V, [ATTN_S_MASKED] = ATTN_S,  [ATTN_S] = ATTN_S,
+        [ATTN_A] = ATTN_A,         [ATTN_LSE] = ATTN_LSE,     [ATTN_H] = ATTN_H,
         [ATTN_Y] = ATTN_Y,
     };
 
@@ -212,13 +217,15 @@ static double flat_noise(const struct attn_walk *w, enum attn_object o)
     const double factor = fabs(w->p->scale / w->p->temperature);
 
     if (o == ATTN_S_RAW && factor > 0.0)
-        return largest_noise(w->noise[ATTN_S], attn_tensor_count(&w->t.t[ATTN_S])) / factor;
+        return largest_noise(w->noise[ATTN_S], attn_tensor_count(&w->t.t[ATTN_S])) /
+               factor;
     if (o == ATTN_H_HEADS || o == ATTN_CONTRIBUTIONS)
         return largest_noise(w->noise[ATTN_H], attn_tensor_count(&w->t.t[ATTN_H]));
     return 0.0;
 }
 
-static void compare_contributions(const struct attn_walk *w, const struct attn_margin *margin,
+static void compare_contributions(const struct attn_walk *w,
+                                  const struct attn_margin *margin,
                                   struct attn_seen *seen)
 {
     const struct attn_tensor *given = &w->c->object[ATTN_CONTRIBUTIONS];
@@ -229,18 +236,23 @@ static void compare_contributions(const struct attn_walk *w, const struct attn_m
     for (struct attn_cell x = {0};
          attn_cell_in(&x, w->p->d.B, w->p->d.h, w->p->d.T_q, T * d_v); x.j++) {
         const double a = attn_at4(A, x.b, x.h, x.i, x.j / d_v);
-        const double v = attn_at4(V, x.b, attn_kv_head(&w->p->d, x.h), x.j / d_v, x.j % d_v);
+        const double v =
+            attn_at4(V, x.b, attn_kv_head(&w->p->d, x.h), x.j / d_v, x.j % d_v);
         const size_t at = ((x.b * w->p->d.h + x.h) * w->p->d.T_q + x.i) * T * d_v + x.j;
         double expected = a == 0.0 ? 0.0 : a * v, observed = attn_number(given, at);
         struct attn_seen one;
 
-        attn_compare(&(struct attn_tensor){.dtype = ATTN_F64, .rank = 1, .dim = {1}, .p = &expected},
-                     &(struct attn_tensor){.dtype = ATTN_F64, .rank = 1, .dim = {1}, .p = &observed},
-                     margin, NULL, &one);
+        attn_compare(
+            &(struct attn_tensor){
+                .dtype = ATTN_F64, .rank = 1, .dim = {1}, .p = &expected},
+            &(struct attn_tensor){
+                .dtype = ATTN_F64, .rank = 1, .dim = {1}, .p = &observed},
+            margin, NULL, &one);
         if (!(one.error <= seen->error) && !isnan(seen->error))
             seen->error = one.error;
         seen->excess = fmax(seen->excess, one.excess);
         seen->largest = fmax(seen->largest, one.largest);
+        seen->beyond += !one.same;
         if (!one.same && seen->same) {
             seen->same = false;
             seen->first = at;

@@ -33,7 +33,8 @@ struct attn_fault_theme { /* the rows of one file */
 extern const struct attn_fault_theme ATTN_FAULTS_PROJECT, ATTN_FAULTS_POSITION,
     ATTN_FAULTS_SCORE, ATTN_FAULTS_MASK, ATTN_FAULTS_BIAS, ATTN_FAULTS_AXIS,
     ATTN_FAULTS_SOFTMAX, ATTN_FAULTS_HALF, ATTN_FAULTS_OUTPUT,
-    ATTN_FAULTS_FITTED, ATTN_FAULTS_GRAD;
+    ATTN_FAULTS_WEIGHTS, ATTN_FAULTS_TURN, ATTN_FAULTS_RULE, ATTN_FAULTS_NORM,
+    ATTN_FAULTS_BLOCK, ATTN_FAULTS_FITTED, ATTN_FAULTS_GRAD;
 
 /* ---- numbers of tensors ------------------------------------------------------------ */
 

@@ -1,7 +1,7 @@
 /*
- * attn_fault_fitted.c - faults with one constant: a ratio, a fill, a width, an offset, a base.
- * Not here: how the constant is found in a candidate (attn_diagnose_fit.c).
- * Start reading at ROWS, at the end.
+ * attn_fault_fitted.c - faults with one constant: a ratio, a fill, a width, an offset, a
+ * base. Not here: how the constant is found in a candidate (attn_diagnose_fit.c). Start
+ * reading at ROWS, at the end.
  */
 #include "core/attn_diagnose.h"
 
@@ -30,9 +30,11 @@ static bool wrong_scores(const struct attn_run_ctx *run, double ratio, double ca
 
     if (!attn_stage_all(run, ATTN_STAGE_SCORE, err))
         return false;
-    for (struct attn_cell x = {0}; attn_cell_in(&x, p->d.B, p->d.h, p->d.T_q, p->d.T_kv); x.j++) {
-        const double s = factor * attn_pair_raw(p, Q, attn_place4(Q, x.b, x.h, x.i), K,
-                                                attn_place4(K, x.b, attn_kv_head(&p->d, x.h), x.j));
+    for (struct attn_cell x = {0}; attn_cell_in(&x, p->d.B, p->d.h, p->d.T_q, p->d.T_kv);
+         x.j++) {
+        const double s =
+            factor * attn_pair_raw(p, Q, attn_place4(Q, x.b, x.h, x.i), K,
+                                   attn_place4(K, x.b, attn_kv_head(&p->d, x.h), x.j));
 
         attn_put4(S, x.b, x.h, x.i, x.j, cap > 0.0 ? cap * tanh(s / cap) : s);
     }
@@ -46,7 +48,8 @@ static bool other_scale(const struct attn_run_ctx *run, struct attn_piece piece,
     return wrong_scores(run, param_of(run)->value, run->p->softcap, err);
 }
 
-static bool other_cap(const struct attn_run_ctx *run, struct attn_piece piece, struct attn_err *err)
+static bool other_cap(const struct attn_run_ctx *run, struct attn_piece piece,
+                      struct attn_err *err)
 {
     (void)piece;
     return wrong_scores(run, 1.0, param_of(run)->value * run->p->softcap, err);
@@ -81,7 +84,8 @@ static bool other_offset(const struct attn_run_ctx *run, struct attn_piece piece
     return turned_query(run, piece, err);
 }
 
-static bool other_base(const struct attn_run_ctx *run, enum attn_stage stage, struct attn_err *err)
+static bool other_base(const struct attn_run_ctx *run, enum attn_stage stage,
+                       struct attn_err *err)
 {
     struct attn_problem p = *run->p;
     struct attn_run_ctx other = *run;
@@ -147,7 +151,8 @@ static bool other_diagonal(const struct attn_run_ctx *run, struct attn_piece pie
     p.mask_count = kept;
     if (!mask_of(run, &p, err))
         return false;
-    for (struct attn_cell x = {0}; attn_cell_in(&x, p.d.B, p.d.h, p.d.T_q, p.d.T_kv); x.j++)
+    for (struct attn_cell x = {0}; attn_cell_in(&x, p.d.B, p.d.h, p.d.T_q, p.d.T_kv);
+         x.j++)
         if ((ptrdiff_t)x.j > (ptrdiff_t)x.i + offset) {
             attn_put4(allowed, x.b, x.h, x.i, x.j, 0.0);
             if (M->p)
@@ -165,7 +170,8 @@ static bool finite_value(const struct attn_run_ctx *run, struct attn_piece piece
     (void)piece;
     if (!attn_stage_all(run, ATTN_STAGE_MASK, err))
         return false;
-    for (struct attn_cell x = {0}; M->p && attn_cell_in(&x, d->B, d->h, d->T_q, d->T_kv); x.j++)
+    for (struct attn_cell x = {0}; M->p && attn_cell_in(&x, d->B, d->h, d->T_q, d->T_kv);
+         x.j++)
         if (attn_at4(allowed, x.b, x.h, x.i, x.j) == 0.0) {
             attn_put4(M, x.b, x.h, x.i, x.j, param_of(run)->value);
             attn_put4(allowed, x.b, x.h, x.i, x.j, 1.0);
@@ -259,7 +265,7 @@ static bool biased(const struct attn_problem *p)
 
 static bool reads(const struct attn_problem *p)
 {
-    return attn_any_row_reads(p);
+    return p->empty_rows == ATTN_EMPTY_UNIFORM || attn_any_row_reads(p);
 }
 
 static bool always(const struct attn_problem *p)
@@ -270,10 +276,12 @@ static bool always(const struct attn_problem *p)
 
 /* Does the wrong mask differ anywhere?  The stage itself is asked, row by row. */
 static bool any_pair(const struct attn_problem *p,
-                     bool (*shows)(const struct attn_problem *p, struct attn_cell x, double value),
+                     bool (*shows)(const struct attn_problem *p, struct attn_cell x,
+                                   double value),
                      double value)
 {
-    for (struct attn_cell x = {0}; attn_cell_in(&x, p->d.B, p->d.h, p->d.T_q, p->d.T_kv); x.j++)
+    for (struct attn_cell x = {0}; attn_cell_in(&x, p->d.B, p->d.h, p->d.T_q, p->d.T_kv);
+         x.j++)
         if (shows(p, x, value))
             return true;
     return false;
@@ -288,7 +296,8 @@ static bool is_forbidden(const struct attn_problem *p, struct attn_cell x, doubl
 static bool is_biased(const struct attn_problem *p, struct attn_cell x, double value)
 {
     (void)value;
-    return attn_allowed(p, x.b, x.h, x.i, x.j) && fabs(attn_bias(p, x.b, x.h, x.i, x.j)) > 1e-4;
+    return attn_allowed(p, x.b, x.h, x.i, x.j) &&
+           fabs(attn_bias(p, x.b, x.h, x.i, x.j)) > 1e-4;
 }
 
 /* Allowed by every rule but the window, or by it. */
@@ -301,7 +310,8 @@ static bool window_shows(const struct attn_problem *p, struct attn_cell x, doubl
             other.mask[n].arg[0].given = true;
             other.mask[n].arg[0].number = (int64_t)value;
         }
-    return attn_allowed(p, x.b, x.h, x.i, x.j) != attn_allowed(&other, x.b, x.h, x.i, x.j);
+    return attn_allowed(p, x.b, x.h, x.i, x.j) !=
+           attn_allowed(&other, x.b, x.h, x.i, x.j);
 }
 
 static bool diagonal_shows(const struct attn_problem *p, struct attn_cell x, double value)
@@ -330,7 +340,8 @@ static bool bias_counts(const struct attn_problem *p, const void *param)
 
 static bool window_differs(const struct attn_problem *p, const void *param)
 {
-    return fits(p, param) && any_pair(p, window_shows, ((const struct attn_fitted *)param)->value);
+    return fits(p, param) &&
+           any_pair(p, window_shows, ((const struct attn_fitted *)param)->value);
 }
 
 static bool diagonal_differs(const struct attn_problem *p, const void *param)
@@ -352,10 +363,12 @@ static bool base_differs(const struct attn_problem *p, const void *param)
 
 /* ---- the rows ---- */
 
-static const struct attn_fitted SCALE = {1.7, scaled}, CAP = {2.0, capped}, OFFSET = {5.0, turned};
+static const struct attn_fitted SCALE = {1.7, scaled}, CAP = {2.0, capped},
+                                OFFSET = {5.0, turned};
 static const struct attn_fitted BASE = {500000.0, turned_pairs}, WINDOW = {3.0, windowed};
 static const struct attn_fitted DIAGONAL = {2.0, causal}, VALUE = {-5.0, always};
-static const struct attn_fitted BIAS = {2.0, biased}, WEIGHTS = {0.6, reads}, HEADS = {0.7, reads};
+static const struct attn_fitted BIAS = {2.0, biased}, WEIGHTS = {0.6, reads},
+                                HEADS = {0.7, reads};
 
 /* clang-format off */
 static const struct attn_fault_row ROWS[] = {

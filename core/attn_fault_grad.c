@@ -33,6 +33,12 @@ static void times(struct attn_tensor *t, double by)
         attn_put(t, n, by * attn_number(t, n));
 }
 
+/* Nothing comes before the object that the gradients are of: no dH when they are of A. */
+static bool absent(const struct attn_back *back, enum attn_gradient g)
+{
+    return back->own[g].p == NULL;
+}
+
 /* ---- dS ---------------------------------------------------------------------------- */
 
 static void nan_in_empty_rows(const struct attn_back *back, enum attn_gradient g,
@@ -50,7 +56,7 @@ static void without_row_term(const struct attn_back *back, enum attn_gradient g,
                              struct attn_tensor *out)
 {
     (void)g;
-    for (size_t n = 0; n < attn_tensor_count(out); n++)
+    for (size_t n = 0; n < attn_tensor_count(out) && !absent(back, ATTN_DA); n++)
         attn_put(out, n,
                  attn_number(&back->t->t[ATTN_A], n) == 0.0
                      ? 0.0
@@ -65,6 +71,8 @@ static void plain_mean(const struct attn_back *back, enum attn_gradient g,
     const struct attn_dims *d = &back->p->d;
 
     (void)g;
+    if (absent(back, ATTN_DA))
+        return;
     for (struct attn_cell x = {0}; attn_cell_in(&x, d->B, d->h, d->T_q, d->T_kv); x.j++) {
         double sum = 0.0;
 
@@ -80,6 +88,8 @@ static void without_weight(const struct attn_back *back, enum attn_gradient g,
                            struct attn_tensor *out)
 {
     (void)g;
+    if (absent(back, ATTN_DA))
+        return;
     memcpy(out->p, back->own[ATTN_DA].p, attn_tensor_count(out) * sizeof(double));
     for (size_t n = 0; n < attn_tensor_count(out); n++)
         if (attn_number(&back->t->t[ATTN_ALLOWED], n) == 0.0)
@@ -119,6 +129,8 @@ static void kv_by_view(const struct attn_back *back, enum attn_gradient g,
     const bool keys = g == ATTN_DQ;
     const size_t width = keys ? d->d_k : d->T_kv, over = keys ? d->T_kv : d->d_v;
 
+    if (absent(back, keys ? ATTN_DS : ATTN_DH))
+        return;
     for (struct attn_cell x = {0}; attn_cell_in(&x, d->B, d->h, d->T_q, width); x.j++) {
         const size_t kv = attn_kv_head(d, x.h);
         const size_t row = attn_place3(&back->own[ATTN_DH], x.b, x.i) + x.h * d->d_v;
@@ -140,6 +152,8 @@ static void first_of_group(const struct attn_back *back, enum attn_gradient g,
     const struct attn_dims *d = &back->p->d;
     const size_t group = d->h / d->h_kv;
 
+    if (absent(back, g == ATTN_DV ? ATTN_DH : ATTN_DS))
+        return;
     for (struct attn_cell x = {0}; attn_cell_in(&x, d->B, d->h_kv, d->T_kv, out->dim[3]);
          x.j++) {
         const size_t h = x.h * group;
@@ -162,6 +176,8 @@ static void weights_not_transposed(const struct attn_back *back, enum attn_gradi
 {
     const struct attn_dims *d = &back->p->d;
 
+    if (absent(back, g == ATTN_DV ? ATTN_DH : ATTN_DS))
+        return;
     for (struct attn_cell x = {0}; attn_cell_in(&x, d->B, d->h, d->T_kv, out->dim[3]);
          x.j++) {
         double sum = 0.0;
