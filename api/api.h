@@ -16,6 +16,11 @@ extern "C" {
 
 #define API_VERSION "0.1.0"
 
+/* Media types that handlers read or write. */
+#define API_JSON        "application/json"
+#define API_SAFETENSORS "application/vnd.safetensors"
+#define API_OCTETS      "application/octet-stream"
+
 /* Bytes that grow: kept by their owner between requests, so that warm memory is reused. */
 struct api_buffer {
     char *p;
@@ -54,6 +59,8 @@ struct api_call {
     const char *method, *path;
     const char *tail;            /* what a route's {name} matched, percent-decoded; or NULL */
     const char *content_type, *accept, *accept_encoding;
+    const char *body_type;       /* which of the route's types the body has; NULL = JSON    */
+    const char *answer_type;     /* which of them the client likes best; NULL = JSON        */
     const char *body;            /* not NUL-terminated; NULL when body_len is 0             */
     size_t body_len;
     bool (*expired)(void *);     /* true once the request's deadline has passed; or NULL    */

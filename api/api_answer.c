@@ -48,6 +48,31 @@ bool api_put_tensors(struct api_buffer *b, const struct api_request *r, uint32_t
     return ok && api_puts(b, "}");
 }
 
+bool api_answer_tensor(struct api_work *w, const char *prefix, const char *name,
+                       const struct attn_tensor *t, const struct attn_tensor *shape)
+{
+    if (w->file)
+        return api_file_add(w->file, prefix, name, t, shape);
+    return api_put_key(w->out, name) &&
+           api_put_tensor_with(w->out, t, shape, w->r.encoding, &w->exec);
+}
+
+bool api_answer_tensors(struct api_work *w, const char *prefix, uint32_t objects,
+                        const struct attn_trace *trace)
+{
+    bool ok = w->file || (api_put_key(w->out, "tensors") && api_puts(w->out, "{"));
+
+    for (int o = 0; o < ATTN_OBJECT_COUNT && ok; o++) {
+        struct attn_tensor shape;
+
+        if (!(objects & ATTN_BIT(o)) || !trace->t[o].p)
+            continue;
+        attn_object_shape(&w->r.p, (enum attn_object)o, &shape);
+        ok = api_answer_tensor(w, prefix, ATTN_OBJECTS[o].name, &trace->t[o], &shape);
+    }
+    return ok && (w->file || api_puts(w->out, "}"));
+}
+
 bool api_put_warnings(struct api_buffer *b, const struct api_request *r)
 {
     bool ok = api_put_key(b, "warnings") && api_puts(b, "[");

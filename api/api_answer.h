@@ -6,6 +6,7 @@
 #ifndef API_ANSWER_H
 #define API_ANSWER_H
 
+#include "api/api_file.h"
 #include "api/api_private.h"
 
 /* ---- small writers (api_write.c) ---- */
@@ -32,7 +33,8 @@ bool api_put_shape(struct api_buffer *b, const struct attn_tensor *shape);
 struct api_work {
     struct api_ctx *ctx;
     const struct api_call *call;
-    struct api_buffer *out;
+    struct api_buffer *out;  /* of the JSON                                  */
+    struct api_file *file;   /* where tensors go instead; NULL = into the JSON */
     struct api_request r;
     struct attn_exec exec;
     struct attn_plan plan;
@@ -85,6 +87,13 @@ bool api_put_supervision(struct api_buffer *b, const struct api_request *r);
 /* "name":value lists of what was asked for (api_answer.c). */
 bool api_put_tensors(struct api_buffer *b, const struct api_request *r, uint32_t objects,
                      const struct attn_trace *trace);
+/* One tensor of the answer: a member of the object that is open, or, in an answer as a
+   file, the tensor "prefix" "name". */
+bool api_answer_tensor(struct api_work *w, const char *prefix, const char *name,
+                       const struct attn_tensor *t, const struct attn_tensor *shape);
+/* "tensors":{…}; in a file no member at all. */
+bool api_answer_tensors(struct api_work *w, const char *prefix, uint32_t objects,
+                        const struct attn_trace *trace);
 bool api_put_warnings(struct api_buffer *b, const struct api_request *r);
 
 /* Will the answer hold it? */

@@ -106,10 +106,13 @@ static void subtract(struct attn_tensor *after, const struct attn_tensor *before
 
 /* The objects of `return` that a run computes, as answered for the changed layer or as
    difference.  Names may share a tensor (present_K is K): it is subtracted once. */
-static bool put_ablation_tensors(struct api_work *w, struct attn_ablation *a, bool delta)
+static bool put_ablation_tensors(struct api_work *w, size_t n, struct attn_ablation *a,
+                                 bool delta)
 {
     const uint32_t objects = w->r.want & (a->changed | a->unchanged);
+    char prefix[32];
 
+    snprintf(prefix, sizeof prefix, "ablations.%zu.", n);
     for (int o = 0; o < ATTN_OBJECT_COUNT && delta; o++) {
         bool shared = false;
 
@@ -119,12 +122,12 @@ static bool put_ablation_tensors(struct api_work *w, struct attn_ablation *a, bo
         if ((objects & ATTN_BIT(o)) && !shared)
             subtract(&a->trace.t[o], &w->trace.t[o]);
     }
-    return api_put_tensors(w->out, &w->r, objects, &a->trace);
+    return api_answer_tensors(w, prefix, objects, &a->trace);
 }
 
-static bool run_one(struct api_work *w, const struct api_ablation *ablation,
-                    struct api_err *err)
+static bool run_one(struct api_work *w, size_t n, struct api_err *err)
 {
+    const struct api_ablation *ablation = &w->r.ablation[n];
     struct attn_ablation result = {0};
     struct attn_err core = {0};
     struct api_buffer *b = w->out;
@@ -138,7 +141,7 @@ static bool run_one(struct api_work *w, const struct api_ablation *ablation,
          put_names(b, "unchanged", result.unchanged) &&
          put_deltas(b, &result, w->r.p.dtype) && put_claims(b, &result) &&
          api_put_text_member(b, "return", ablation->delta ? "delta" : "tensors") &&
-         put_ablation_tensors(w, &result, ablation->delta) && api_puts(b, "}");
+         put_ablation_tensors(w, n, &result, ablation->delta) && api_puts(b, "}");
     return ok || api_fail_buffer(err);
 }
 
@@ -153,7 +156,7 @@ bool api_put_ablations(struct api_work *w, struct api_err *err)
     for (size_t n = 0; n < w->r.ablations; n++) {
         const size_t mark = attn_arena_mark(&w->ctx->arena);
 
-        if (!run_one(w, &w->r.ablation[n], err))
+        if (!run_one(w, n, err))
             return false;
         attn_arena_release(&w->ctx->arena, mark);
     }

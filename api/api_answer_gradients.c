@@ -126,8 +126,7 @@ static bool put_gradient(struct api_work *w, enum attn_gradient g, struct api_er
             transpose(t, &given);
         t = &given;
     }
-    ok = api_put_key(w->out, ATTN_GRADIENTS[g].name) &&
-         api_put_tensor(w->out, t, &shape, w->r.encoding);
+    ok = api_answer_tensor(w, "gradients.", ATTN_GRADIENTS[g].name, t, &shape);
     attn_arena_release(arena, mark);
     return ok || api_fail_buffer(err);
 }

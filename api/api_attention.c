@@ -4,6 +4,7 @@
  * Start reading at api_attention.
  */
 #include <math.h>
+#include <string.h>
 
 #include "api/api_answer.h"
 
@@ -14,8 +15,7 @@ enum { AUDIT_SEED = 1 };
 static bool read_request(struct api_work *w, struct api_err *err)
 {
     const double start = api_now_ms();
-    const bool ok =
-        api_request_read(w->ctx, w->call->body, w->call->body_len, &w->r, err);
+    const bool ok = api_request_read_call(w->ctx, w->call, &w->r, err);
 
     w->ms.parse = api_now_ms() - start;
     return ok;
@@ -136,7 +136,7 @@ static bool write_answer(struct api_work *w, struct api_err *err)
 
     if (!(api_puts(b, "{") && api_put_text_member(b, "request_id", w->call->request_id) &&
           put_engine(w) && api_put_shapes(b, &r->p, r->want) &&
-          api_put_tensors(b, r, r->want, &w->trace) && api_put_audit(b, &w->audit)))
+          api_answer_tensors(w, "", r->want, &w->trace) && api_put_audit(b, &w->audit)))
         return api_fail_buffer(err);
     if (!api_put_gradients(w, err) || !api_put_ablations(w, err) ||
         !api_put_traces(w, err))
@@ -165,17 +165,31 @@ static bool answer(struct api_work *w, struct api_reply *reply, struct api_err *
     return true;
 }
 
+/* The answer as a file: its JSON is written aside and goes into the header at the end. */
+static bool answer_file(struct api_work *w, struct api_reply *reply, struct api_err *err)
+{
+    struct api_file file;
+
+    if (!api_file_begin(&file, w->ctx, reply->out))
+        return api_fail_buffer(err);
+    w->file = &file;
+    w->out = file.rest;
+    return answer(w, reply, err) && (api_file_end(&file) || api_fail_buffer(err));
+}
+
 void api_attention(struct api_ctx *ctx, const struct api_call *call,
                    struct api_reply *reply)
 {
+    const char *type = call->answer_type ? call->answer_type : API_JSON;
+    const bool file = strcmp(type, API_JSON) != 0;
     struct api_work w = {.ctx = ctx, .call = call, .out = reply->out};
     struct api_err err = {0};
 
     reply->out->len = 0;
     api_exec_of(call, &w.exec);
-    if (answer(&w, reply, &err)) {
+    if (file ? answer_file(&w, reply, &err) : answer(&w, reply, &err)) {
         reply->status = 200;
-        reply->content_type = "application/json";
+        reply->content_type = type;
     } else {
         reply->out->len = 0;
         api_reply_error(reply, call->request_id, &err);

@@ -127,6 +127,12 @@ enum {
     PLACE_BYTES = 72          /* {"batch":…,"head":…,"query":…}                 */
 };
 
+/* One tensor of the answer, in the form asked for. */
+static size_t tensor_answer(const struct api_request *r, const struct attn_tensor *shape)
+{
+    return r->as_file ? tensor_memory(shape) : api_tensor_bytes(shape, r->encoding);
+}
+
 static size_t tensors_text(const struct api_request *r)
 {
     size_t bytes = 0;
@@ -137,7 +143,7 @@ static size_t tensors_text(const struct api_request *r)
         if (!(r->want & ATTN_BIT(o)) || !attn_object_exists(&r->p, (enum attn_object)o))
             continue;
         attn_object_shape(&r->p, (enum attn_object)o, &shape);
-        bytes = add(bytes, api_tensor_bytes(&shape, r->encoding));
+        bytes = add(bytes, tensor_answer(r, &shape));
     }
     return bytes;
 }
@@ -152,7 +158,7 @@ static size_t gradients_text(const struct api_request *r)
         if (!api_gradient_asked(r, (enum attn_gradient)g))
             continue;
         api_gradient_shape(r, (enum attn_gradient)g, &shape);
-        bytes = add(bytes, api_tensor_bytes(&shape, r->encoding));
+        bytes = add(bytes, tensor_answer(r, &shape));
     }
     return bytes;
 }
@@ -180,7 +186,8 @@ static size_t answer_text(const struct api_request *r)
         bytes = add(bytes, multiply(multiply(d->B, d->T_q), PLACE_BYTES));
     if (attn_mask_of(&r->p, "documents"))
         bytes = add(bytes, multiply(multiply(d->B, d->T_kv), sizeof "false,"));
-    return bytes;
+    /* In a file's header the JSON is one string, its quotes escaped. */
+    return r->as_file ? add(bytes, 3 * FRAME_BYTES) : bytes;
 }
 
 void api_budget(const struct api_ctx *ctx, const struct api_request *r,

@@ -52,6 +52,8 @@ void api_ctx_free(struct api_ctx *ctx)
         return;
     munmap(ctx->arena.base, ctx->arena.size);
     api_buffer_free(&ctx->reduced);
+    api_buffer_free(&ctx->rest);
+    api_buffer_free(&ctx->names);
     free(ctx->span);
     free(ctx);
 }
@@ -65,6 +67,8 @@ void api_ctx_reset(struct api_ctx *ctx)
     ctx->arena.peak = 0;
     ctx->reduced.len = 0;
     api_buffer_trim(&ctx->reduced, KEEP_REDUCED);
+    api_buffer_trim(&ctx->rest, KEEP_REDUCED);
+    api_buffer_trim(&ctx->names, KEEP_REDUCED);
     if (ctx->span_cap > KEEP_SPANS) {
         free(ctx->span);
         ctx->span = NULL;

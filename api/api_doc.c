@@ -114,6 +114,7 @@ bool api_doc_open(struct api_ctx *ctx, const char *body, size_t len, struct api_
 void api_doc_close(struct api_doc *doc)
 {
     json_decref(doc->root);
+    json_decref(doc->text);
     *doc = (struct api_doc){0};
 }
 
@@ -133,7 +134,7 @@ json_t *api_doc_tree(const struct api_doc *doc, const json_t *node, const char *
     json_error_t e;
     json_t *tree;
 
-    if (span == NULL || span->is_string) {
+    if (span == NULL || span->is_string || span->is_binary) {
         api_fail(err, "wrong-type", pointer, "A list is expected here.");
         return NULL;
     }

@@ -10,7 +10,6 @@
 #include "api/api_private.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { DEPTH_MAX = 128, VALUES_MAX = 65536, STRING_LIFTED = 256, NO_LIFT = DEPTH_MAX };
@@ -112,16 +111,8 @@ static bool lift(struct scan *s, const struct api_span *span, const char *begin,
     struct api_ctx *ctx = s->ctx;
     char mark[32];
 
-    if (s->spans == ctx->span_cap) {
-        const size_t cap = ctx->span_cap == 0 ? 64 : 2 * ctx->span_cap;
-        struct api_span *more = realloc(ctx->span, cap * sizeof *more);
-
-        if (more == NULL)
-            return api_fail(s->err, "out-of-memory", NULL, "No memory to read the body.");
-        ctx->span = more;
-        ctx->span_cap = cap;
-    }
-    ctx->span[s->spans] = *span;
+    if (!api_span_add(ctx, s->spans, span))
+        return api_fail(s->err, "out-of-memory", NULL, "No memory to read the body.");
     snprintf(mark, sizeof mark, "[%zu]", s->spans++);
     if (!api_put(&ctx->reduced, s->copied, (size_t)(begin - s->copied)) ||
         !api_puts(&ctx->reduced, mark))

@@ -80,6 +80,8 @@ enum api_odd { API_ODD_NONE, API_ODD_LENGTH, API_ODD_LEAF, API_ODD_ARRAY, API_OD
 struct api_span {
     const char *begin, *end;           /* in the body; an array with its brackets, a string without quotes */
     bool is_string;
+    bool is_binary;                    /* bytes of a file, of source_dtype                        */
+    int source_dtype;                  /* enum api_source_dtype                                    */
     unsigned rank;                     /* nesting depth, when regular                             */
     size_t dim[ATTN_RANK_MAX];         /* lengths, when regular                                   */
     bool regular;                      /* all rows equally long and deep, rank <= ATTN_RANK_MAX   */
@@ -95,7 +97,11 @@ struct api_doc {
     json_t *root;                      /* the reduced tree: an object                              */
     struct api_span *span;
     size_t span_count;
+    json_t *text;                      /* owner of the text that spans point into; or NULL         */
 };
+
+/* Keeps the span as number n of the context's list; false when memory is out. */
+bool api_span_add(struct api_ctx *ctx, size_t n, const struct api_span *span);
 
 /* The shape of an array while it is scanned (api_span.c). */
 struct api_shape {
@@ -188,7 +194,7 @@ const char *api_shape_text(char *out, unsigned rank, const size_t *dim);
 /* Product of the sizes; false when it cannot be counted (or 16 times it cannot). */
 bool api_count_of(unsigned rank, const size_t *dim, size_t *count);
 
-enum api_tensor_form { API_NESTED, API_FLAT, API_BASE64, API_INIT };
+enum api_tensor_form { API_NESTED, API_FLAT, API_BASE64, API_INIT, API_BYTES };
 
 struct api_tensor_in {                 /* a tensor as it was given, before memory is taken         */
     bool present;
@@ -261,6 +267,7 @@ struct api_request {
     enum attn_path path;
     enum attn_audit_level audit;
     enum api_encoding encoding;
+    bool as_file;                      /* answered as a safetensors file: encoding means nothing    */
     const struct attn_fault_row *inject;
     bool torch_linear;                 /* weights and their gradients are (out,in)                  */
     bool has_gradients;
@@ -281,6 +288,9 @@ struct api_request {
    closed before it returns.  Everything lives in the context's arena. */
 bool api_request_read(struct api_ctx *ctx, const char *body, size_t len, struct api_request *r,
                       struct api_err *err);
+/* The same for what a call brings: JSON, or a safetensors file. */
+bool api_request_read_call(struct api_ctx *ctx, const struct api_call *call,
+                           struct api_request *r, struct api_err *err);
 /* The same for /v1/plan: sizes and masks, tensors are never taken or read. */
 bool api_request_read_sizes(struct api_ctx *ctx, const char *body, size_t len,
                             struct api_request *r, struct api_err *err);
@@ -297,6 +307,7 @@ struct api_ctx {
     struct api_buffer reduced;         /* body without its arrays                                    */
     struct api_span *span;             /* reused list                                                */
     size_t span_cap;
+    struct api_buffer rest, names;     /* an answer as a file: its JSON, its header                  */
 };
 
 /* Empties the arena for the next request; gives pages back after a large one. */

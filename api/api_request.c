@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "api/api_answer.h"
+#include "api/api_file.h"
 
 /* ---- memory ---- */
 
@@ -211,11 +212,10 @@ static bool read_problem(struct api_reading *rd, struct api_err *err)
     return api_read_object(rd, rd->doc, rd->doc->root, "", FIELDS, API_COUNT(FIELDS),
                            err) &&
            api_resolve_sizes(rd, err) && api_take_inputs(rd, err) &&
-           api_read_return(rd, err) && refuse(rd, err) &&
-           api_read_masks(rd, err) && api_fill_position(rd, err) && prepare(rd, err) &&
+           api_read_return(rd, err) && refuse(rd, err) && api_read_masks(rd, err) &&
+           api_fill_position(rd, err) && prepare(rd, err) &&
            api_read_gradients(rd, err) && api_read_traces(rd, err) &&
-           api_read_ablations(rd, err) && refuse(rd, err) &&
-           api_fill_inputs(rd, err);
+           api_read_ablations(rd, err) && refuse(rd, err) && api_fill_inputs(rd, err);
 }
 
 static void set_defaults(struct api_request *r)
@@ -226,17 +226,20 @@ static void set_defaults(struct api_request *r)
     assert(r->p.score != NULL);
 }
 
-static bool read_body(struct api_ctx *ctx, const char *body, size_t len, bool sizes_only,
-                      struct api_request *r, struct api_err *err)
+typedef bool open_fn(struct api_ctx *ctx, const char *body, size_t len,
+                     struct api_doc *doc, struct api_err *err);
+
+/* `rd` says how to read; the document is opened and closed here. */
+static bool read_body(struct api_reading *rd, open_fn *open, const char *body, size_t len,
+                      struct api_err *err)
 {
     struct api_doc doc;
-    struct api_reading rd = {.ctx = ctx, .doc = &doc, .r = r, .sizes_only = sizes_only};
     bool ok;
 
-    set_defaults(r);
-    if (!api_doc_open(ctx, body, len, &doc, err))
+    if (!open(rd->ctx, body, len, &doc, err))
         return false;
-    ok = read_problem(&rd, err);
+    rd->doc = &doc;
+    ok = read_problem(rd, err);
     api_doc_close(&doc);
     return ok;
 }
@@ -244,13 +247,35 @@ static bool read_body(struct api_ctx *ctx, const char *body, size_t len, bool si
 bool api_request_read(struct api_ctx *ctx, const char *body, size_t len,
                       struct api_request *r, struct api_err *err)
 {
-    return read_body(ctx, body, len, false, r, err);
+    struct api_reading rd = {.ctx = ctx, .r = r};
+
+    set_defaults(r);
+    return read_body(&rd, api_doc_open, body, len, err);
+}
+
+static bool is_file(const char *type)
+{
+    return type && strcmp(type, API_JSON) != 0;
+}
+
+bool api_request_read_call(struct api_ctx *ctx, const struct api_call *call,
+                           struct api_request *r, struct api_err *err)
+{
+    struct api_reading rd = {.ctx = ctx, .r = r};
+
+    set_defaults(r);
+    r->as_file = is_file(call->answer_type);
+    return read_body(&rd, is_file(call->body_type) ? api_safetensors_open : api_doc_open,
+                     call->body, call->body_len, err);
 }
 
 bool api_request_read_sizes(struct api_ctx *ctx, const char *body, size_t len,
                             struct api_request *r, struct api_err *err)
 {
-    return read_body(ctx, body, len, true, r, err);
+    struct api_reading rd = {.ctx = ctx, .r = r, .sizes_only = true};
+
+    set_defaults(r);
+    return read_body(&rd, api_doc_open, body, len, err);
 }
 
 bool api_request_read_judged(struct api_ctx *ctx, const struct api_doc *doc,

@@ -8,7 +8,23 @@
  */
 #include "api/api_private.h"
 
+#include <stdlib.h>
 #include <string.h>
+
+bool api_span_add(struct api_ctx *ctx, size_t n, const struct api_span *span)
+{
+    if (n == ctx->span_cap) {
+        const size_t cap = n == 0 ? 64 : 2 * n;
+        struct api_span *more = realloc(ctx->span, cap * sizeof *more);
+
+        if (more == NULL)
+            return false;
+        ctx->span = more;
+        ctx->span_cap = cap;
+    }
+    ctx->span[n] = *span;
+    return true;
+}
 
 /* Records the first odd place: `level` indices into the array. */
 static void odd(struct api_shape *s, enum api_odd kind, unsigned level,

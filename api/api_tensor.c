@@ -99,7 +99,9 @@ static bool scan_nested(const struct api_span *span, struct api_tensor_in *in,
 {
     if (!span->regular)
         return fail_odd(span, in->pointer, err);
-    in->form = API_NESTED;
+    in->form = span->is_binary ? API_BYTES : API_NESTED;
+    if (span->is_binary)
+        in->source_dtype = span->source_dtype;
     in->span = span;
     in->shaped = true;
     in->rank = span->rank;
@@ -146,7 +148,7 @@ static bool read_data(void *into, const struct api_doc *doc, const json_t *v,
     struct api_tensor_in *in = into;
 
     in->span = api_doc_span(doc, v);
-    if (in->span == NULL || in->span->is_string)
+    if (in->span == NULL || in->span->is_string || in->span->is_binary)
         return api_fail(err, "wrong-type", pointer,
                         "A flat array is expected here, not %s.", api_type_name(doc, v));
     if (!in->span->regular)

@@ -27,7 +27,7 @@ const char *api_element_pointer(const struct api_tensor_in *in, size_t flat, cha
     size_t rest = flat, index[ATTN_RANK_MAX] = {0};
     char before[API_POINTER_MAX];
 
-    if (in->form == API_INIT)
+    if (in->form == API_INIT || in->form == API_BYTES)
         return memcpy(out, in->pointer, API_POINTER_MAX);
     if (in->form == API_BASE64)
         return api_pointer(out, in->pointer, "base64");
@@ -242,6 +242,46 @@ static bool store_bytes(struct reading *r, const unsigned char *bytes, size_t le
     return true;
 }
 
+/* Booleans are read from booleans only; store_bytes sees to the other direction. */
+static bool check_bool_source(const struct reading *r, const char *pointer)
+{
+    return r->t->dtype != ATTN_BOOL || r->in->source_dtype == API_DT_BOOL ||
+           api_fail(r->err, "wrong-type", pointer, "Booleans are expected here, not %s.",
+                    API_DTYPES[r->in->source_dtype].name);
+}
+
+static bool all_finite(const struct attn_tensor *t, size_t count)
+{
+    size_t finite = 0;
+
+    if (t->dtype == ATTN_F64)
+        for (size_t n = 0; n < count; n++)
+            finite += isfinite(((const double *)t->p)[n]) != 0;
+    else
+        for (size_t n = 0; n < count; n++)
+            finite += isfinite(((const float *)t->p)[n]) != 0;
+    return finite == count;
+}
+
+/* The same type on both sides is copied; if a number is not finite, the slow way says
+   which. */
+static bool read_bytes(struct reading *r)
+{
+    const struct api_span *span = r->in->span;
+    const size_t len = (size_t)(span->end - span->begin);
+    const bool same = (r->t->dtype == ATTN_F64 && span->source_dtype == API_DT_F64) ||
+                      (r->t->dtype == ATTN_F32 && span->source_dtype == API_DT_F32);
+
+    if (!check_bool_source(r, r->in->pointer))
+        return false;
+    if (same && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__) {
+        memcpy(r->t->p, span->begin, len);
+        if (all_finite(r->t, span->leaves))
+            return true;
+    }
+    return store_bytes(r, (const unsigned char *)span->begin, len);
+}
+
 static bool read_base64(struct reading *r)
 {
     const struct api_tensor_in *in = r->in;
@@ -249,10 +289,8 @@ static bool read_base64(struct reading *r)
     char place[API_POINTER_MAX];
     size_t bad = 0;
 
-    if (r->t->dtype == ATTN_BOOL && in->source_dtype != API_DT_BOOL)
-        return api_fail(r->err, "wrong-type", api_pointer(place, in->pointer, "dtype"),
-                        "Booleans are expected here, not %s.",
-                        API_DTYPES[in->source_dtype].name);
+    if (!check_bool_source(r, api_pointer(place, in->pointer, "dtype")))
+        return false;
     for (size_t at = 0; at < in->small_len; at += GROUP_CHARS) {
         const size_t rest = in->small_len - at;
         const size_t len = rest < GROUP_CHARS ? rest : GROUP_CHARS;
@@ -301,6 +339,8 @@ bool api_tensor_read(const struct api_tensor_in *in, enum api_finite finite,
         return read_init(&r);
     case API_BASE64:
         return read_base64(&r);
+    case API_BYTES:
+        return read_bytes(&r);
     default:
         return read_leaves(&r);
     }

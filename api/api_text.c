@@ -90,7 +90,8 @@ static char *put_edges(char *out, const struct layout *l, size_t row, char brack
     return out + count;
 }
 
-/* Writes numbers begin … end-1 with what stands before each and behind the last of a row. */
+/* Writes numbers begin … end-1 with what stands before each and behind the last of a row.
+ */
 static char *put_range(const struct layout *l, size_t begin, size_t end, char *out)
 {
     for (size_t n = begin; n < end;) {
@@ -108,7 +109,8 @@ static char *put_range(const struct layout *l, size_t begin, size_t end, char *o
     return out;
 }
 
-/* Room for `numbers` of them, wherever they begin; a writer may touch more than it keeps. */
+/* Room for `numbers` of them, wherever they begin; a writer may touch more than it keeps.
+ */
 static size_t range_room(const struct layout *l, size_t numbers)
 {
     const size_t rows = numbers / l->row + 2;

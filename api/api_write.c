@@ -61,7 +61,8 @@ static bool put_enveloped(struct api_buffer *b, const struct attn_tensor *t,
 
     if (base64)
         return ok && api_puts(b, ",\"base64\":\"") &&
-               put_base64(b, t->p, count * attn_dtype_bytes(t->dtype)) && api_puts(b, "\"}");
+               put_base64(b, t->p, count * attn_dtype_bytes(t->dtype)) &&
+               api_puts(b, "\"}");
     return ok && api_puts(b, ",\"data\":") && api_put_numbers(b, t, 1, &count, exec) &&
            api_puts(b, "}");
 }

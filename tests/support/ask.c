@@ -1,7 +1,7 @@
 /*
  * ask.c - calls a handler with a context of its own, reads the answer.
  * Not here: what an answer must be.
- * Start reading at call_handler.
+ * Start reading at ask_call.
  */
 #include "ask.h"
 
@@ -20,7 +20,7 @@ struct api_limits ask_limits = {
 };
 bool (*ask_expired)(void *) = NULL;
 
-static struct asked call_handler(api_handler_fn *handler, const struct api_call *call)
+struct asked ask_call(api_handler_fn *handler, const struct api_call *call)
 {
     struct asked asked = {0};
     struct api_ctx *ctx;
@@ -50,7 +50,7 @@ struct asked ask(api_handler_fn *handler, const char *body)
         .expired = ask_expired,
     };
 
-    return call_handler(handler, &call);
+    return ask_call(handler, &call);
 }
 
 struct asked ask_name(api_handler_fn *handler, const char *tail)
@@ -58,7 +58,7 @@ struct asked ask_name(api_handler_fn *handler, const char *tail)
     const struct api_call call = {
         .request_id = "r-1", .method = "GET", .path = "/", .tail = tail};
 
-    return call_handler(handler, &call);
+    return ask_call(handler, &call);
 }
 
 void asked_free(struct asked *asked)

@@ -21,6 +21,7 @@ extern struct api_limits ask_limits;
 extern bool (*ask_expired)(void *);
 
 struct asked ask(api_handler_fn *handler, const char *body);
+struct asked ask_call(api_handler_fn *handler, const struct api_call *call);
 struct asked ask_name(api_handler_fn *handler, const char *tail);
 void asked_free(struct asked *asked);
 
