@@ -204,6 +204,7 @@ struct srv_connection {
     _Atomic(enum srv_phase) phase;
     _Atomic(int64_t) until_us;   /* when the phase must have ended            */
     struct srv_request *request; /* the I/O thread's alone                    */
+    int64_t patient_until_us;    /* the watcher's alone                       */
     bool linger;                 /* the peer may still be sending: close late */
 };
 

@@ -17,6 +17,7 @@
 
 enum {
     TICK_MS = 100,
+    PATIENCE_US = 1000000,
     LINGER_MAX = 256,
     LINGER_US = 2000000,
     LINGER_READ_BYTES = 64 << 10
@@ -49,7 +50,8 @@ static void wake(struct srv_watch *watch)
 /* Ends one connection whose phase is over.  Its I/O thread reads the end of the input and
    closes; while a request was on its way it may still send, for the 408.
    What a slow reader has not taken is discarded with its connection. */
-static void connection_expire(struct srv_connection *connection, enum srv_phase phase)
+static void connection_expire(struct srv_connection *connection, enum srv_phase phase,
+                              int64_t now)
 {
     const struct linger discard = {.l_onoff = 1};
     const bool sending = phase == SRV_SENDING, receiving = phase == SRV_RECEIVING;
@@ -58,7 +60,15 @@ static void connection_expire(struct srv_connection *connection, enum srv_phase 
         return;
     if (sending)
         setsockopt(connection->fd, SOL_SOCKET, SO_LINGER, &discard, sizeof discard);
+    connection->patient_until_us = receiving ? now + PATIENCE_US : 0;
     shutdown(connection->fd, receiving ? SHUT_RD : SHUT_RDWR);
+}
+
+/* A byte that arrives together with the end of the input hides it from the I/O thread, so
+   it is shown again every tick, and in the end both sides are closed. */
+static void connection_remind(struct srv_connection *connection, int64_t now)
+{
+    shutdown(connection->fd, now < connection->patient_until_us ? SHUT_RD : SHUT_RDWR);
 }
 
 static void connections_check(struct srv_watch *watch)
@@ -69,9 +79,10 @@ static void connections_check(struct srv_watch *watch)
     for (struct srv_connection *c = watch->connections; c != NULL; c = c->next) {
         const enum srv_phase phase = atomic_load(&c->phase);
 
-        if (phase != SRV_WORKING && phase != SRV_EXPIRED &&
-            now > atomic_load(&c->until_us))
-            connection_expire(c, phase);
+        if (phase == SRV_EXPIRED)
+            connection_remind(c, now);
+        else if (phase != SRV_WORKING && now > atomic_load(&c->until_us))
+            connection_expire(c, phase, now);
     }
     pthread_mutex_unlock(&watch->lock);
 }

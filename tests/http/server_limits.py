@@ -74,8 +74,8 @@ def budget_over_all_requests(binary):
             answer = second.response()
             assert answer.status == 503 and answer.is_problem(), answer.status
             assert int(answer["retry-after"]) >= 1
-        assert eventually(server.works)
-        assert server.ask("POST", PATH, OK_BODY + b" " * 90000).status == 200, "given back"
+        large = OK_BODY + b" " * 90000
+        assert eventually(lambda: server.ask("POST", PATH, large).status == 200), "given back"
 
 
 def queue_full(binary):
@@ -151,6 +151,24 @@ def dripping_header(binary):
             wire.send(b"GET /health/live HTTP/1.1\r\nHost: t\r\nX-A: ")
             closes_within(wire, 4)
             assert wire.rest.startswith(b"HTTP/1.1 408 "), wire.rest[:80]
+
+
+def dripping_fast(binary):
+    """A flood of small pieces hides the end of the input from whoever reads it."""
+    with Server(binary, "--request-timeout", 1) as server:
+        wires = [server.connect() for _ in range(20)]
+        for wire in wires:
+            wire.send(b"GET /health/live HTTP/1.1\r\nHost: t\r\n")
+        begun, open_wires = time.monotonic(), set(wires)
+        while open_wires and time.monotonic() - begun < 6:
+            for wire in list(open_wires):
+                try:
+                    wire.sock.sendall(b"x")
+                except OSError:
+                    open_wires.discard(wire)
+            time.sleep(0.001)
+        assert not open_wires, len(open_wires)
+        assert server.works()
 
 
 def dripping_body(binary):
@@ -239,5 +257,6 @@ def parallel_load(binary):
 
 TESTS = [body_limit_declared, body_limit_chunked, body_limit_on_get, budget_over_all_requests,
          queue_full, health_beside_work, deadline_in_work, deadline_in_queue,
-         dripping_request_line, dripping_header, dripping_body, silent_connection, slow_reader,
+         dripping_request_line, dripping_header, dripping_fast, dripping_body,
+         silent_connection, slow_reader,
          connections_at_limit, many_slow_connections, client_gone_before_answer, parallel_load]
