@@ -145,10 +145,11 @@ static bool read_gradient_name(struct api_reading *rd, const json_t *v,
     const char *name = json_string_value(v);
     const int g = name != NULL ? find_gradient(name) : -1;
 
+    /* v stands in a tree of its own: an array in it is no mark of rd->doc. */
     if (name == NULL)
         return api_fail(err, "wrong-type", pointer,
                         "The name of a gradient is expected here, not %s.",
-                        api_type_name(rd->doc, v));
+                        api_type_name(NULL, v));
     if (g < 0)
         return api_fail_unknown(
             err, "unknown-name", pointer, name,

@@ -129,10 +129,11 @@ static bool read_name(struct api_reading *rd, const json_t *v, const char *point
     const char *name = json_string_value(v);
     const int o = name != NULL ? attn_object_find(name) : -1;
 
+    /* v stands in a tree of its own: an array in it is no mark of rd->doc. */
     if (name == NULL)
         return api_fail(err, "wrong-type", pointer,
                         "The name of a tensor is expected here, not %s.",
-                        api_type_name(rd->doc, v));
+                        api_type_name(NULL, v));
     if (o < 0 || !ATTN_OBJECTS[o].returnable)
         return api_fail_unknown(
             err, "unknown-name", pointer, name,

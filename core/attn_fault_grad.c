@@ -27,6 +27,11 @@ static double factor_of(const struct attn_problem *p)
     return p->scale / p->temperature;
 }
 
+static size_t bytes_of(const struct attn_tensor *t)
+{
+    return attn_tensor_count(t) * attn_dtype_bytes(t->dtype);
+}
+
 static void times(struct attn_tensor *t, double by)
 {
     for (size_t n = 0; n < attn_tensor_count(t); n++)
@@ -90,7 +95,7 @@ static void without_weight(const struct attn_back *back, enum attn_gradient g,
     (void)g;
     if (absent(back, ATTN_DA))
         return;
-    memcpy(out->p, back->own[ATTN_DA].p, attn_tensor_count(out) * sizeof(double));
+    memcpy(out->p, back->own[ATTN_DA].p, bytes_of(out));
     for (size_t n = 0; n < attn_tensor_count(out); n++)
         if (attn_number(&back->t->t[ATTN_ALLOWED], n) == 0.0)
             attn_put(out, n, 0.0);
@@ -212,7 +217,7 @@ static void some_paths(const struct attn_back *back, unsigned keep,
         enum attn_input W;
     } PATHS[] = {{ATTN_DQ, ATTN_IN_W_Q}, {ATTN_DK, ATTN_IN_W_K}, {ATTN_DV, ATTN_IN_W_V}};
 
-    memset(out->p, 0, attn_tensor_count(out) * sizeof(double));
+    memset(out->p, 0, bytes_of(out));
     for (size_t n = 0; n < ATTN_COUNT(PATHS); n++) {
         const struct attn_tensor *W = &back->p->in[PATHS[n].W],
                                  *of = &back->own[PATHS[n].g];
@@ -264,7 +269,7 @@ static void still_rotated(const struct attn_back *back, enum attn_gradient g,
              ->in[keys && back->p->form.source == ATTN_CROSS ? ATTN_IN_X_KV : ATTN_IN_X];
     const size_t past = keys ? back->p->d.T_past : 0;
 
-    memset(out->p, 0, attn_tensor_count(out) * sizeof(double));
+    memset(out->p, 0, bytes_of(out));
     for (struct attn_cell at = {0};
          attn_cell_in(&at, d->dim[0], d->dim[1], d->dim[2] - past, d->dim[3]); at.j++)
         for (size_t k = 0; k < out->dim[0]; k++) {
@@ -456,4 +461,9 @@ const struct attn_fault_theme ATTN_FAULTS_GRAD = {ROWS, ATTN_COUNT(ROWS)};
 const struct attn_back_fault *attn_fault_back(const struct attn_fault_row *row)
 {
     return row >= ROWS && row < ROWS + ATTN_COUNT(ROWS) ? row->swap.param : NULL;
+}
+
+bool attn_fault_of_gradients(const struct attn_fault_row *row)
+{
+    return attn_fault_back(row) != NULL;
 }
