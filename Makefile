@@ -11,7 +11,7 @@ MARCH    ?=
 V        ?= 0
 Q        := $(if $(filter 1,$(V)),,@)
 
-PKGS     := libmicrohttpd jansson openblas
+PKGS     := libmicrohttpd jansson openblas zlib libzstd
 WARN     := -Wall -Wextra -Wpedantic -Wshadow -Wconversion $(if $(CI),-Werror)
 COMMON   := $(OPT) -g $(MARCH) $(WARN) $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=all \
             -fno-omit-frame-pointer) -I. -MMD -MP -ffp-contract=off
@@ -36,8 +36,10 @@ TEST_SUP   := $(wildcard tests/support/*.c)
 TEST_BIN   := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/core/test_*.c \
               tests/api/test_*.c tests/server/test_*.c))
 
+JOBS     := $(shell nproc)
+
 .DEFAULT_GOAL := help
-.PHONY: help deps deps-ci build run test demo clean unit http cases layers format lint asan tsan \
+.PHONY: tests help deps deps-ci build run test demo clean unit http cases layers format lint asan tsan \
         contract fuzz container bench bench-audit readme
 .SECONDARY:
 
@@ -70,11 +72,14 @@ $(BUILD)/tests/%: tests/%.c $(TEST_SUP) $(LIB_OBJ)
 	@mkdir -p $(@D); echo "  TEST  $@"
 	$(Q)$(CC) $(CFLAGS) -Itests/support -o $@ $< $(TEST_SUP) $(LIB_OBJ) $(LDFLAGS) $(LDLIBS) -lcriterion
 
+tests: $(TEST_BIN)
+
 unit: $(TEST_BIN) ## the Criterion tests alone
-	@set -e; for t in $(TEST_BIN); do echo "== $$t"; $$t; done
+	@failed=; for t in $(TEST_BIN); do echo "== $$t"; $$t || failed="$$failed $$t"; done; \
+	[ -z "$$failed" ] || { echo "failed:$$failed"; exit 1; }
 
 # ---- packages ------------------------------------------------------------------------------
-DEPS     := build-essential pkg-config libmicrohttpd-dev libjansson-dev libopenblas-dev \
+DEPS     := build-essential pkg-config libmicrohttpd-dev libjansson-dev libopenblas-dev zlib1g-dev libzstd-dev \
             libcriterion-dev python3 python3-numpy curl
 DEPS_CI  := clang clang-format clang-tidy libclang-rt-14-dev buildah podman runc mmdebstrap \
             catatonit git $(if $(shell command -v node),,nodejs) $(if $(shell command -v npm),,npm)
@@ -89,11 +94,11 @@ deps-ci: deps ## the packages of the slower suites as well
 PORT     ?= 8080
 
 run: deps ## install what is missing, build, start on 127.0.0.1:$(PORT)
-	@$(MAKE) --no-print-directory build
+	@$(MAKE) --no-print-directory -j$(JOBS) build
 	@sh scripts/run.sh $(BUILD)/attentiond $(PORT)
 
 demo: deps ## send the examples through a running server (or one of its own) and show the answers
-	@$(MAKE) --no-print-directory build
+	@$(MAKE) --no-print-directory -j$(JOBS) build
 	@$(PYTHON) scripts/demo.py --binary $(BUILD)/attentiond --port $(PORT)
 
 # ---- tests ----------------------------------------------------------------------------------
@@ -138,17 +143,18 @@ format: ## format the C sources
 
 lint: ## formatting and static analysis, warnings as errors
 	clang-format --dry-run --Werror $(C_FILES)
-	clang-tidy --quiet $(CORE_SRC) $(API_SRC) $(SERVER_SRC) -- -std=c11 -D_GNU_SOURCE -I. \
-	    $(shell pkg-config --cflags $(PKGS)) 2>/dev/null
+	printf '%s\n' $(CORE_SRC) $(API_SRC) $(SERVER_SRC) | xargs -n 1 -P 2 sh -c \
+	    'clang-tidy --quiet "$$0" -- -std=c11 -D_GNU_SOURCE -I. $(shell pkg-config --cflags $(PKGS)) 2>/dev/null'
 	sh scripts/lint.sh
 
 asan: deps ## every fast test under AddressSanitizer and UndefinedBehaviorSanitizer
-	@$(MAKE) --no-print-directory build BUILD=build/asan SAN=address,undefined OPT=-O1
+	@$(MAKE) --no-print-directory -j$(JOBS) build tests BUILD=build/asan \
+	    SAN=address,undefined OPT=-O1
 	@sh scripts/asan.sh $(MAKE) --no-print-directory unit http BUILD=build/asan \
 	    SAN=address,undefined OPT=-O1 RANDOM_COUNT=100
 
 tsan: deps ## the server under ThreadSanitizer and load
-	@$(MAKE) --no-print-directory build BUILD=build/tsan SAN=thread OPT=-O1
+	@$(MAKE) --no-print-directory -j$(JOBS) build BUILD=build/tsan SAN=thread OPT=-O1
 	@$(PYTHON) tests/load/run_tsan.py build/tsan/attentiond
 
 contract: build ## lint openapi.yaml and hold every answer against it (npm)
