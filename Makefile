@@ -108,7 +108,8 @@ RANDOM_COUNT ?= 500
 SEED     ?= 20261129
 
 test: deps ## install what is missing, build, run every fast test
-	@$(MAKE) --no-print-directory build unit numbers-test http
+	@$(MAKE) --no-print-directory -j$(JOBS) build tests
+	@$(MAKE) --no-print-directory unit numbers-test http
 
 http: build ## the tests that speak HTTP with the binary
 	@PYTHON=$(PYTHON) sh scripts/http.sh $(ATTENTIOND) $(RANDOM_COUNT) $(SEED)
