@@ -179,6 +179,31 @@ static bool documents(struct api_buffer *b, const struct api_probe_sizes *z)
            api_puts(b, "{\"ids\":") && put_table(b, z, document) && api_puts(b, "}");
 }
 
+/* Finite biases on every pair, -Infinity on some, other ones for each item. */
+static bool put_bias(struct api_buffer *b, size_t n, size_t i, size_t j)
+{
+    if (j != i && (i + 2 * j + n) % 5 == 0)
+        return api_puts(b, "\"-Infinity\"");
+    return api_put_double(b, (double)((7 * i + 3 * j + 5 * n) % 11) / 4.0 - 1.25);
+}
+
+static bool additive(struct api_buffer *b, const struct api_probe_sizes *z)
+{
+    bool ok = api_put_key(b, "additive") && api_puts(b, "[");
+
+    for (size_t n = 0; n < z->B && ok; n++) {
+        ok = api_put_comma(b) && api_puts(b, "[");
+        for (size_t i = 0; i < z->T_q && ok; i++) {
+            ok = api_put_comma(b) && api_puts(b, "[");
+            for (size_t j = 0; j < z->T_kv && ok; j++)
+                ok = api_put_comma(b) && put_bias(b, n, i, j);
+            ok = ok && api_puts(b, "]");
+        }
+        ok = ok && api_puts(b, "]");
+    }
+    return ok && api_puts(b, "]");
+}
+
 /* ---- positions ---- */
 
 static bool rope(struct api_buffer *b, const struct api_probe_sizes *z)
@@ -252,6 +277,11 @@ const struct api_probe_row API_PROBE_ROWS[] = {
       .purposes = FOR(SOFTMAX),
       .sizes = { 3, 4, 4, 7, 3, 5, 6, 6, false },
       .score = "\"scale\":250", .masks = causal_and_padding },
+    { .name = "bias",
+      .says = "An additive bias and a temperature.",
+      .purposes = FOR(SCORES) | FOR(MASKS),
+      .sizes = { 2, 4, 6, 7, 3, 5, 2, 1, false },
+      .score = "\"temperature\":1.5", .masks = additive },
     { .name = "decode",
       .says = "One new token after cached keys, with a window and ALiBi.",
       .purposes = FOR(CACHE) | FOR(MASKS) | FOR(POSITIONS),
