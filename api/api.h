@@ -67,6 +67,7 @@ struct api_call {
     void *expired_arg;
     api_parallel_fn *parallel;   /* or NULL                                                */
     void *pool;
+    uint64_t work_max_ns;        /* a handler that would need longer leaves status 0; 0 = any */
 };
 
 /* The answer.  `out` is the caller's buffer: emptied and filled by the handler.  When `fixed`

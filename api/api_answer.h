@@ -63,6 +63,9 @@ struct api_budget { /* bytes; upper bounds, SIZE_MAX = more than can be counted 
 uint32_t api_needs(const struct api_request *r);
 void api_budget(const struct api_ctx *ctx, const struct api_request *r,
                 const struct attn_plan *plan, struct api_budget *budget);
+/* How long the request will take, as a round number of nanoseconds that is rather too high;
+   UINT64_MAX for what is never cheap. */
+uint64_t api_work_ns(const struct api_request *r, const struct api_budget *budget);
 /* Refuses with too-large (413), naming both numbers. */
 bool api_budget_check(const struct api_budget *budget, struct api_err *err);
 /* The same for the list of empty rows, whose length is known only after the run. */

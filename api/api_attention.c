@@ -190,9 +190,10 @@ void api_attention(struct api_ctx *ctx, const struct api_call *call,
     if (file ? answer_file(&w, reply, &err) : answer(&w, reply, &err)) {
         reply->status = 200;
         reply->content_type = type;
-    } else {
+    } else if (!w.r.deferred) {
         reply->out->len = 0;
         api_reply_error(reply, call->request_id, &err);
     }
+    reply->out->len = w.r.deferred ? 0 : reply->out->len;
     api_ctx_reset(ctx);
 }

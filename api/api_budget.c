@@ -198,6 +198,33 @@ void api_budget(const struct api_ctx *ctx, const struct api_request *r,
     budget->answer = answer_text(r);
 }
 
+/* ---- time ---- */
+
+/* Measured on the slowest machine at hand; only what is small need be right. */
+enum {
+    FIXED_NS = 50000,  /* names, notes, cost, audit sentences              */
+    PRODUCT_NS = 4,    /* a multiply-add, with its share of the audit      */
+    PAIR_NS = 60,      /* score, mask, exp, audit of one pair              */
+    ANSWER_BYTE_NS = 2 /* of text                                          */
+};
+
+uint64_t api_work_ns(const struct api_request *r, const struct api_budget *budget)
+{
+    const struct attn_dims *d = &r->p.d;
+    const size_t rows = multiply(d->B, add(d->T_q, d->T_kv));
+    const size_t pairs = multiply(multiply(d->B, d->h), multiply(d->T_q, d->T_kv));
+    const size_t widths = multiply(d->h, add(d->d_k, d->d_v));
+    const size_t products =
+        add(multiply(pairs, add(d->d_k, d->d_v)),
+            multiply(rows, multiply(add(d->d_model, d->d_model_kv), widths)));
+
+    if (needs_pairs(r) || r->audit == ATTN_AUDIT_FULL)
+        return UINT64_MAX;
+    return add(add(FIXED_NS, multiply(pairs, PAIR_NS)),
+               add(multiply(products, PRODUCT_NS),
+                   multiply(budget->answer - FRAME_BYTES, ANSWER_BYTE_NS)));
+}
+
 /* ---- refusals ---- */
 
 static bool refuse(struct api_err *err, const char *what, size_t limit, size_t bytes)

@@ -268,6 +268,8 @@ struct api_request {
     enum attn_audit_level audit;
     enum api_encoding encoding;
     bool as_file;                      /* answered as a safetensors file: encoding means nothing    */
+    uint64_t work_max_ns;              /* as struct api_call has it                                 */
+    bool deferred;                     /* would take longer: read no further                        */
     const struct attn_fault_row *inject;
     bool torch_linear;                 /* weights and their gradients are (out,in)                  */
     bool has_gradients;

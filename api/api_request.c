@@ -139,6 +139,14 @@ static const struct api_field_row FIELDS[] = {
 
 /* ---- the whole ---- */
 
+/* May the call be answered within the time that it gives? */
+static bool in_time(const struct api_reading *rd, const struct api_budget *budget)
+{
+    return rd->r->work_max_ns == 0 ||
+           (rd->ablations == NULL && rd->gradients == NULL && rd->traces == NULL &&
+            api_work_ns(rd->r, budget) <= rd->r->work_max_ns);
+}
+
 /* Refuses what the run would need beyond the limits, and reserves what it needs within
    them. */
 static bool refuse_too_large(struct api_reading *rd, struct api_err *err)
@@ -161,6 +169,9 @@ static bool refuse_too_large(struct api_reading *rd, struct api_err *err)
         return true;
     api_budget(rd->ctx, r, &plan, &budget);
     if (!api_budget_check(&budget, err))
+        return false;
+    rd->r->deferred = !in_time(rd, &budget);
+    if (rd->r->deferred)
         return false;
     rd->reserved = budget.total - budget.inputs;
     return true;
@@ -265,6 +276,7 @@ bool api_request_read_call(struct api_ctx *ctx, const struct api_call *call,
 
     set_defaults(r);
     r->as_file = is_file(call->answer_type);
+    r->work_max_ns = call->work_max_ns;
     return read_body(&rd, is_file(call->body_type) ? api_safetensors_open : api_doc_open,
                      call->body, call->body_len, err);
 }

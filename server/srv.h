@@ -116,6 +116,9 @@ struct srv_headers {
 void srv_headers_add(struct srv_headers *headers, const char *name, const char *value);
 
 bool srv_accepts(const char *accept, const char *type);
+const char *srv_type_choose(const char *accept, const char *const *types);
+const char *srv_type_find(const char *content_type, const char *const *types);
+int srv_weight(const char *list, const char *name, bool any);
 bool srv_is_json(const char *content_type);
 bool srv_is_identity(const char *content_encoding);
 bool srv_is_token(const char *text);
@@ -129,7 +132,9 @@ struct srv_route {
     api_handler_fn *handler;   /* of the API; or NULL:                             */
     void (*local)(struct srv_server *server, struct api_reply *reply);
     bool worker;         /* has a body and runs on a worker; else where it is */
-    const char *answers; /* media type that Accept must allow; NULL = any    */
+    const char *const *answers; /* media types, best first; NULL = whatever Accept says */
+    const char *const *takes;   /* media types of the body; NULL = JSON             */
+    bool here;           /* of the workers' routes: cheap calls may run where they arrive */
 };
 size_t srv_route_count(void);
 const struct srv_route *srv_route_at(size_t row);
@@ -138,6 +143,24 @@ const struct srv_route *srv_route_find(const char *method, const char *path, cha
 void srv_route_allow(const char *path, char *text, size_t size);
 bool srv_path_copy(const char *target, char *path, size_t size);
 bool srv_percent_decode(const char *text, char *out, size_t size);
+
+/* ---- content codings: srv_pack.c ---- */
+
+struct srv_packer;
+struct srv_coding {
+    const char *name;
+    size_t (*bound)(size_t bytes);
+    size_t (*pack)(struct srv_packer *packer, const char *in, size_t bytes, char *out,
+                   size_t room);
+};
+struct srv_packers {
+    pthread_mutex_t lock;
+    struct srv_packer *idle;
+};
+const struct srv_coding *srv_coding_choose(const char *accept_encoding);
+bool srv_pack(struct srv_packers *packers, const struct srv_coding *coding,
+              const struct api_buffer *in, struct api_buffer *out);
+void srv_packers_free(struct srv_packers *packers);
 
 /* ---- one request: srv_request.c ---- */
 
@@ -165,6 +188,8 @@ struct srv_request {
     enum srv_stage stage;
     const struct srv_route *route;
     struct srv_headers headers;
+    const char *body_type, *answer_type; /* of the route's; NULL = JSON  */
+    const struct srv_coding *coding;     /* of the answer; NULL = none   */
     struct srv_problem problem;
     struct api_reply reply;
     struct api_buffer body, out;
@@ -257,6 +282,7 @@ struct srv_server {
     struct srv_log log;
     struct srv_held held;
     struct srv_buffers buffers;
+    struct srv_packers packers;
     struct srv_pool *pool;
     struct srv_watch *watch;
     struct MHD_Daemon *daemon;

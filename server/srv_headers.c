@@ -156,23 +156,40 @@ static void check_body_size(struct srv_request *request)
     request->problem.close = true;
 }
 
+/* "application/json or application/…", as a sentence. */
+static void refuse_type(struct srv_request *request, const char *const *types)
+{
+    char *const text = request->detail;
+    const size_t size = sizeof request->detail;
+
+    snprintf(text, size, "The body must be sent with Content-Type: ");
+    for (size_t n = 0; types[n] != NULL; n++)
+        snprintf(text + strlen(text), size - strlen(text), "%s%s", n > 0 ? " or " : "",
+                 types[n]);
+    snprintf(text + strlen(text), size - strlen(text), ".");
+    srv_request_refuse(request, API_P_MEDIA_TYPE, text);
+}
+
 static void check_media(struct srv_request *request)
 {
+    static const char *const JSON[] = {API_JSON, NULL};
     const struct srv_headers *h = &request->headers;
     const struct srv_route *route = request->route;
+    const char *const *takes = route->takes != NULL ? route->takes : JSON;
 
+    if (route->answers != NULL)
+        request->answer_type = srv_type_choose(h->accept, route->answers);
+    request->body_type = srv_type_find(h->content_type, takes);
     if (route->worker && h->content_length == NULL && !request->chunked)
         srv_request_refuse(request, API_P_LENGTH_REQUIRED, NULL);
     else if (route->worker && !srv_is_identity(h->content_encoding))
         srv_request_refuse(
             request, API_P_MEDIA_TYPE,
-            "Compressed request bodies are not accepted: send the JSON without "
+            "Compressed request bodies are not accepted: send the body without "
             "Content-Encoding.");
-    else if (route->worker && !srv_is_json(h->content_type))
-        srv_request_refuse(request, API_P_MEDIA_TYPE,
-                           "The body must be sent with Content-Type: application/json "
-                           "(charset utf-8 if any).");
-    else if (route->answers != NULL && !srv_accepts(h->accept, route->answers))
+    else if (route->worker && request->body_type == NULL)
+        refuse_type(request, takes);
+    else if (route->answers != NULL && request->answer_type == NULL)
         srv_request_refuse(request, API_P_NOT_ACCEPTABLE, NULL);
 }
 

@@ -14,7 +14,11 @@
 
 enum {
     CONNECTION_BYTES = 64 << 10, /* the library's: above our own header limits */
-    CONNECTION_STEP_BYTES = 4 << 10
+    CONNECTION_STEP_BYTES = 4 << 10,
+    PACK_MIN_BYTES = 1 << 10,    /* of an answer that is worth packing                  */
+    HERE_BODY_MAX = 32 << 10,    /* of a request that may be answered where it arrives  */
+    HERE_MAX_NS = 200000,        /* and how long that may take                          */
+    HERE_ANSWER_BYTES = 64 << 10 /* a buffer to begin with                              */
 };
 
 int64_t srv_now_us(void)
@@ -47,8 +51,32 @@ static bool request_expired(void *arg)
            atomic_load(&request->server->abandoned);
 }
 
-/* Runs the route's function: on a worker with help from the pool, or here. */
-static void handler_run(struct srv_request *request, struct api_ctx *ctx, bool on_worker)
+/* Packs a JSON answer when the client asked for it. */
+static void pack_answer(struct srv_request *request)
+{
+    struct srv_server *const server = request->server;
+    const char *type = request->reply.content_type;
+    const struct srv_coding *coding = srv_coding_choose(request->headers.accept_encoding);
+    struct api_buffer packed;
+
+    if (coding == NULL || request->out.len < PACK_MIN_BYTES || type == NULL ||
+        strcmp(type, API_JSON) != 0)
+        return;
+    packed = srv_buffers_take(&server->buffers, request->out.len);
+    if (srv_pack(&server->packers, coding, &request->out, &packed)) {
+        const struct api_buffer plain = request->out;
+
+        request->out = packed;
+        request->coding = coding;
+        packed = plain;
+    }
+    srv_buffers_give(&server->buffers, &packed);
+}
+
+/* Runs the route's function: on a worker with help from the pool, or here.  With
+   work_max_ns the function may leave the call unanswered: status 0. */
+static void handler_run(struct srv_request *request, struct api_ctx *ctx, bool on_worker,
+                        uint64_t work_max_ns)
 {
     const struct srv_headers *headers = &request->headers;
     const struct api_call call = {
@@ -59,19 +87,36 @@ static void handler_run(struct srv_request *request, struct api_ctx *ctx, bool o
         .content_type = headers->content_type,
         .accept = headers->accept,
         .accept_encoding = headers->accept_encoding,
+        .body_type = request->body_type,
+        .answer_type = request->answer_type,
         .body = request->body.len > 0 ? request->body.p : NULL,
         .body_len = request->body.len,
         .expired = on_worker ? request_expired : NULL,
         .expired_arg = request,
         .parallel = on_worker ? srv_pool_parallel : NULL,
         .pool = on_worker ? request->server->pool : NULL,
+        .work_max_ns = work_max_ns,
     };
 
     request->reply.out = &request->out;
-    if (request->route->handler != NULL)
-        request->route->handler(ctx, &call, &request->reply);
-    else
+    if (request->route->handler == NULL) {
         request->route->local(request->server, &request->reply);
+        return;
+    }
+    request->route->handler(ctx, &call, &request->reply);
+    pack_answer(request);
+}
+
+/* The answer is written: the body is given back, the answer's memory is counted. */
+static void answer_keep(struct srv_request *request)
+{
+    struct srv_server *const server = request->server;
+
+    srv_request_body_drop(request);
+    srv_buffers_shrink(&server->buffers, &request->out);
+    request->held_bytes = request->out.cap;
+    srv_held_add(&server->held, request->held_bytes);
+    request->stage = SRV_DONE;
 }
 
 /* A worker's turn.  Once the connection is resumed the record is its I/O thread's. */
@@ -93,14 +138,30 @@ void srv_task_run(void *server_arg, struct srv_task *task, struct api_ctx *ctx)
         srv_request_write_problem(request);
     } else {
         request->out = srv_buffers_take(&server->buffers, SIZE_MAX);
-        handler_run(request, ctx, true);
+        handler_run(request, ctx, true, 0);
     }
-    srv_request_body_drop(request);
-    srv_buffers_shrink(&server->buffers, &request->out);
-    request->held_bytes = request->out.cap;
-    srv_held_add(&server->held, request->held_bytes);
-    request->stage = SRV_DONE;
+    answer_keep(request);
     MHD_resume_connection(request->mhd);
+}
+
+/* Answers a cheap call on the I/O thread that read it, which saves two changes of thread.
+   False, with nothing changed, when it is not cheap. */
+static bool answer_here(struct srv_request *request)
+{
+    struct srv_server *const server = request->server;
+
+    if (!request->route->here || request->body.len > HERE_BODY_MAX ||
+        atomic_load(&server->abandoned) || srv_held_over(&server->held))
+        return false;
+    request->queued_us = request->begun_us = srv_now_us();
+    request->out = srv_buffers_take(&server->buffers, HERE_ANSWER_BYTES);
+    handler_run(request, io_ctx(server), false, HERE_MAX_NS);
+    if (request->reply.status != 0) {
+        answer_keep(request);
+        return true;
+    }
+    srv_buffers_give(&server->buffers, &request->out);
+    return false;
 }
 
 static enum MHD_Result header_line(void *arg, enum MHD_ValueKind kind, const char *name,
@@ -189,6 +250,8 @@ static enum MHD_Result on_complete(struct srv_request *request)
     if (!srv_connection_leave(request->connection, SRV_RECEIVING))
         return MHD_NO;
     if (!request->problem.set && !request->preflight && request->route->worker) {
+        if (answer_here(request))
+            return send_reply(request);
         if (hand_to_worker(request))
             return MHD_YES;
         srv_request_refuse(request, API_P_OVERLOADED, NULL);
@@ -199,7 +262,7 @@ static enum MHD_Result on_complete(struct srv_request *request)
     else if (request->preflight)
         write_preflight(request);
     else
-        handler_run(request, io_ctx(request->server), false);
+        handler_run(request, io_ctx(request->server), false, 0);
     return send_reply(request);
 }
 

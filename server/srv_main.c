@@ -45,6 +45,7 @@ static bool parts_start(struct srv_server *server)
     const struct srv_config *config = &server->config;
 
     pthread_mutex_init(&server->buffers.lock, NULL);
+    pthread_mutex_init(&server->packers.lock, NULL);
     pthread_mutex_init(&server->requests_lock, NULL);
     for (int64_t t = 0; t < config->io_threads; t++) {
         server->io_ctx[t] = api_ctx_new(&server->limits);
@@ -164,6 +165,7 @@ static void parts_stop(struct srv_server *server)
         server->requests_free = next;
     }
     srv_buffers_free(&server->buffers);
+    srv_packers_free(&server->packers);
 }
 
 static int serve(struct srv_server *server, const struct srv_machine *machine)

@@ -129,40 +129,124 @@ static int range_closeness(const char *range, size_t length, const char *type)
     return length == 3 && strncmp(range, "*/*", 3) == 0 ? 1 : 0;
 }
 
-/* q = 0, 0.0, … forbids; anything else allows. */
-static bool weight_is_zero(const char *value, size_t length)
+/* q in thousandths: 0 forbids.  What is no weight counts as 1. */
+static int weight_read(const char *value, size_t length)
 {
-    return length > 0 && strspn(value, "0.") >= length;
+    int weight = 0, unit = 1000;
+
+    for (size_t n = 0; n < length; n++) {
+        if (n == 1 ? value[n] != '.' : !isdigit((unsigned char)value[n]))
+            return 1000;
+        if (n == 1)
+            continue;
+        weight += unit * (value[n] - '0');
+        unit /= 10;
+    }
+    return length == 0 || weight > 1000 ? 1000 : weight;
 }
 
-/* Whether an Accept list allows the type: the closest range decides, q=0 forbids (RFC
-   9110, section 12.5.1).  No header allows everything. */
+/* Goes past one member of a list; its text and weight. */
+static const char *member_next(const char *list, const char **text, size_t *length,
+                               int *weight)
+{
+    const char *name, *value;
+    size_t name_length, value_length;
+
+    *text = list = skip_blanks(list);
+    *length = strcspn(list, ";, \t");
+    *weight = 1000;
+    list += *length;
+    while (parameter_next(&list, &name, &name_length, &value, &value_length))
+        if (same(name, name_length, "q"))
+            *weight = weight_read(value, value_length);
+    list += strcspn(list, ",");
+    return list + (*list == ',');
+}
+
+/* What an Accept list gives the type: the closest range decides (RFC 9110, section
+   12.5.1).  No header allows everything. */
+static int type_weight(const char *accept, const char *type, int *closest)
+{
+    int best = 0;
+
+    *closest = 0;
+    if (accept == NULL || *skip_blanks(accept) == '\0')
+        return 1000;
+    while (*accept != '\0') {
+        const char *range;
+        size_t length;
+        int weight, closeness;
+
+        accept = member_next(accept, &range, &length, &weight);
+        closeness = range_closeness(range, length, type);
+        if (closeness > *closest) {
+            *closest = closeness;
+            best = weight;
+        }
+    }
+    return best;
+}
+
 bool srv_accepts(const char *accept, const char *type)
 {
-    int closest = 0;
-    bool allowed = false;
+    int closest;
 
-    if (accept == NULL || *skip_blanks(accept) == '\0')
-        return true;
-    while (*accept != '\0') {
-        const char *range = accept = skip_blanks(accept), *name, *value;
-        const size_t length = strcspn(range, ";, \t");
-        const int closeness = range_closeness(range, length, type);
-        size_t name_length, value_length;
-        bool zero = false;
+    return type_weight(accept, type, &closest) > 0;
+}
 
-        accept += length;
-        while (parameter_next(&accept, &name, &name_length, &value, &value_length))
-            if (same(name, name_length, "q"))
-                zero = weight_is_zero(value, value_length);
-        if (closeness > closest) {
+/* Of a route's types the one that the client likes best: by weight, then by how closely
+   it is named, then in the route's order.  NULL when it takes none. */
+const char *srv_type_choose(const char *accept, const char *const *types)
+{
+    const char *chosen = NULL;
+    int most = 0, closest = 0;
+
+    for (; *types != NULL; types++) {
+        int closeness;
+        const int weight = type_weight(accept, *types, &closeness);
+
+        if (weight > most || (weight == most && weight > 0 && closeness > closest)) {
+            chosen = *types;
+            most = weight;
             closest = closeness;
-            allowed = !zero;
         }
-        accept += strcspn(accept, ",");
-        accept += *accept == ',';
     }
-    return allowed;
+    return chosen;
+}
+
+/* Which of a route's types a body has; NULL when none. */
+const char *srv_type_find(const char *content_type, const char *const *types)
+{
+    const char *type;
+
+    if (content_type == NULL)
+        return NULL;
+    type = skip_blanks(content_type);
+    for (; *types != NULL; types++)
+        if (strcmp(*types, API_JSON) == 0 ? srv_is_json(content_type)
+                                          : same(type, strcspn(type, ";, \t"), *types))
+            return *types;
+    return NULL;
+}
+
+/* What a list of tokens with weights gives a name, in thousandths; `any`: so does `*`, to
+   what the list does not name.  0 without a list. */
+int srv_weight(const char *list, const char *name, bool any)
+{
+    int rest = 0;
+
+    while (list != NULL && *list != '\0') {
+        const char *text;
+        size_t length;
+        int weight;
+
+        list = member_next(list, &text, &length, &weight);
+        if (same(text, length, name))
+            return weight;
+        if (any && same(text, length, "*"))
+            rest = weight;
+    }
+    return rest;
 }
 
 /* An id from the client is taken over if it is safe in a header, a log line and JSON. */

@@ -21,6 +21,10 @@ void srv_reply_headers(const struct srv_request *request, srv_header_fn *add, vo
     add(arg, "X-Request-Id", request->id);
     add(arg, "X-Content-Type-Options", "nosniff");
     add(arg, "Cache-Control", reply->cache_control ? reply->cache_control : "no-store");
+    if (request->route != NULL && request->route->handler != NULL)
+        add(arg, "Vary", "Accept, Accept-Encoding");
+    if (request->coding != NULL)
+        add(arg, "Content-Encoding", request->coding->name);
     if (reply->allow != NULL)
         add(arg, "Allow", reply->allow);
     if (reply->retry_after_s > 0) {

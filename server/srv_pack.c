@@ -1,0 +1,150 @@
+/*
+ * srv_pack.c - content codings: which one a client likes best, and packing an answer in
+ * it. Not here: media types (srv_negotiate.c); which answers are worth it (srv_http.c).
+ * Start reading at CODINGS.
+ */
+#include "server/srv.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <zlib.h>
+#include <zstd.h>
+
+/* The fastest levels: numbers as text shrink to less than half in both, and an answer is
+   packed once. */
+enum { GZIP_LEVEL = 1, ZSTD_LEVEL = 1, GZIP_WINDOW = 15 + 16, GZIP_MEMORY = 8 };
+
+/* What packing needs beside the bytes; kept between answers. */
+struct srv_packer {
+    struct srv_packer *next;
+    z_stream gzip;
+    bool gzip_is_open;
+    ZSTD_CCtx *zstd;
+};
+
+static size_t gzip_bound(size_t bytes)
+{
+    return compressBound(bytes) + 32; /* the frame of gzip is larger than that of zlib */
+}
+
+/* Returns the packed length; 0 when it does not fit or memory is short. */
+static size_t gzip_pack(struct srv_packer *packer, const char *in, size_t bytes,
+                        char *out, size_t room)
+{
+    z_stream *const z = &packer->gzip;
+
+    if (bytes > UINT32_MAX || room > UINT32_MAX)
+        return 0;
+    if (!packer->gzip_is_open && deflateInit2(z, GZIP_LEVEL, Z_DEFLATED, GZIP_WINDOW,
+                                              GZIP_MEMORY, Z_DEFAULT_STRATEGY) != Z_OK)
+        return 0;
+    packer->gzip_is_open = true;
+    deflateReset(z);
+    z->next_in = (Bytef *)(uintptr_t)in;
+    z->avail_in = (uInt)bytes;
+    z->next_out = (Bytef *)out;
+    z->avail_out = (uInt)room;
+    return deflate(z, Z_FINISH) == Z_STREAM_END ? z->total_out : 0;
+}
+
+static size_t zstd_pack(struct srv_packer *packer, const char *in, size_t bytes,
+                        char *out, size_t room)
+{
+    size_t packed;
+
+    if (packer->zstd == NULL && (packer->zstd = ZSTD_createCCtx()) == NULL)
+        return 0;
+    packed = ZSTD_compressCCtx(packer->zstd, out, room, in, bytes, ZSTD_LEVEL);
+    return ZSTD_isError(packed) ? 0 : packed;
+}
+
+/* In the order of our own liking. */
+static const struct srv_coding CODINGS[] = {
+    {"zstd", ZSTD_compressBound, zstd_pack},
+    {"gzip", gzip_bound, gzip_pack},
+};
+
+/*
+ * The coding that an Accept-Encoding list likes best (RFC 9110, section 12.5.3); NULL =
+ * send the bytes as they are: without a header, with q=0, or where identity is liked
+ * better.
+ */
+const struct srv_coding *srv_coding_choose(const char *accept_encoding)
+{
+    const struct srv_coding *best = NULL;
+    int most = srv_weight(accept_encoding, "identity", false);
+
+    if (accept_encoding == NULL)
+        return NULL;
+    most = most > 0 ? most : 1;
+    for (size_t c = 0; c < COUNT(CODINGS); c++) {
+        const int weight = srv_weight(accept_encoding, CODINGS[c].name, true);
+
+        if (weight > most || (weight == most && best == NULL)) {
+            most = weight;
+            best = &CODINGS[c];
+        }
+    }
+    return best;
+}
+
+static struct srv_packer *packer_take(struct srv_packers *packers)
+{
+    struct srv_packer *packer;
+
+    pthread_mutex_lock(&packers->lock);
+    packer = packers->idle;
+    if (packer != NULL)
+        packers->idle = packer->next;
+    pthread_mutex_unlock(&packers->lock);
+    return packer != NULL ? packer : calloc(1, sizeof *packer);
+}
+
+static void packer_give(struct srv_packers *packers, struct srv_packer *packer)
+{
+    pthread_mutex_lock(&packers->lock);
+    packer->next = packers->idle;
+    packers->idle = packer;
+    pthread_mutex_unlock(&packers->lock);
+}
+
+/* Packs `in` into `out`, whose memory is the caller's before and after.  False, with
+   nothing in `out`, when memory is short or packing would not make it shorter. */
+bool srv_pack(struct srv_packers *packers, const struct srv_coding *coding,
+              const struct api_buffer *in, struct api_buffer *out)
+{
+    const size_t room = coding->bound(in->len);
+    struct srv_packer *packer;
+
+    out->len = 0;
+    if (out->cap < room) {
+        char *p = realloc(out->p, room);
+
+        if (p == NULL)
+            return false;
+        out->p = p;
+        out->cap = room;
+    }
+    packer = packer_take(packers);
+    if (packer == NULL)
+        return false;
+    out->len = coding->pack(packer, in->p, in->len, out->p, out->cap);
+    packer_give(packers, packer);
+    if (out->len < in->len)
+        return out->len > 0;
+    out->len = 0;
+    return false;
+}
+
+void srv_packers_free(struct srv_packers *packers)
+{
+    while (packers->idle != NULL) {
+        struct srv_packer *packer = packers->idle;
+
+        packers->idle = packer->next;
+        if (packer->gzip_is_open)
+            deflateEnd(&packer->gzip);
+        ZSTD_freeCCtx(packer->zstd);
+        free(packer);
+    }
+}
