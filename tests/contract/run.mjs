@@ -9,6 +9,7 @@ import {createInterface} from 'node:readline';
 import {fileURLToPath} from 'node:url';
 import Ajv2020 from 'ajv/dist/2020.js';
 import {parse} from 'yaml';
+import {fields} from './fields.mjs';
 import {injections, requests} from './requests.mjs';
 
 const HERE = dirname(fileURLToPath(import.meta.url));
@@ -259,6 +260,7 @@ async function main() {
         fullest = answer.text;
     }
     schemasCanFail(fullest);
+    await fields(spec, (body) => send(base, 'POST', '/v1/attention', JSON.stringify(body)), check);
   } finally {
     child.kill('SIGTERM');
   }
