@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ROUNDS = 7, GEMM = 1024 };
+enum { ROUNDS = 7, GEMM = 1024, HEADS = 8 };
 
 static const struct entry_row {
     const char *name;
@@ -31,31 +31,28 @@ enum { ENTRY_COUNT = sizeof ENTRIES / sizeof ENTRIES[0] };
 static double sgemm_rate(void)
 {
     static float a[GEMM * GEMM], b[GEMM * GEMM], c[GEMM * GEMM];
-    const double begin = bench_now_ms();
-
     for (size_t n = 0; n < (size_t)GEMM * GEMM; n++)
         a[n] = b[n] = (float)(n % 7) - 3;
 
-    const double filled = bench_now_ms();
+    const double begin = bench_now_ms();
 
     cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, GEMM, GEMM, GEMM, 1, a, GEMM,
                 b, GEMM, 0, c, GEMM);
-    (void)begin;
-    return 2.0 * GEMM * GEMM * GEMM / (bench_now_ms() - filled) * 1e-6;
+    return 2.0 * GEMM * GEMM * GEMM / (bench_now_ms() - begin) * 1e-6;
 }
 
 struct samples {
     double one[ROUNDS], two[ROUNDS];
 };
 
-static void print_row(size_t T, bool causal, const char *name, struct samples *s,
-                      double gemm)
+static void print_row(const struct bench_layer *layer, const char *name,
+                      struct samples *s, double gemm)
 {
     const double one = bench_median(s->one, ROUNDS), two = bench_median(s->two, ROUNDS);
-    const double rate = bench_layer_flops(T, causal) / two * 1e-6;
+    const double rate = bench_layer_flops(layer) / two * 1e-6;
 
-    printf("| %zu | %s | %s | %.1f | %.1f | %.2f | %.0f | %.2f |\n", T,
-           causal ? "causal" : "open", name, one, two, one / two, rate,
+    printf("| %zu | %s | %s | %.1f | %.1f | %.2f | %.0f | %.2f |\n", layer->p.d.T_q,
+           layer->p.mask_count > 0 ? "causal" : "open", name, one, two, one / two, rate,
            rate / (2 * gemm));
 }
 
@@ -66,7 +63,7 @@ static void measure_case(size_t T, bool causal)
     double gemm[ROUNDS], rate;
 
     for (size_t e = 0; e < ENTRY_COUNT; e++) {
-        bench_layer_make(&layer[e], T, causal, ENTRIES[e].want, ENTRIES[e].path);
+        bench_layer_make(&layer[e], HEADS, T, causal, ENTRIES[e].want, ENTRIES[e].path);
         bench_layer_ms(&layer[e], 2);
     }
     for (size_t n = 0; n < ROUNDS; n++) {
@@ -78,7 +75,7 @@ static void measure_case(size_t T, bool causal)
     }
     rate = bench_median(gemm, ROUNDS);
     for (size_t e = 0; e < ENTRY_COUNT; e++) {
-        print_row(T, causal, ENTRIES[e].name, &sample[e], rate);
+        print_row(&layer[e], ENTRIES[e].name, &sample[e], rate);
         bench_layer_free(&layer[e]);
     }
     printf("| %zu | %s | sgemm %d³, one thread | | | | %.0f | |\n", T,
@@ -106,7 +103,7 @@ static int serve(void)
 
         if (sscanf(line, "%zu %d %zu %15s", &T, &causal, &threads, path) != 4)
             return EXIT_FAILURE;
-        bench_layer_make(&layer, T, causal != 0, ATTN_BIT(ATTN_H),
+        bench_layer_make(&layer, HEADS, T, causal != 0, ATTN_BIT(ATTN_H),
                          strcmp(path, "dense") == 0 ? ATTN_PATH_DENSE : ATTN_PATH_TILED);
         bench_layer_ms(&layer, threads);
         printf("%.4f\n", bench_layer_ms(&layer, threads));

@@ -126,10 +126,10 @@ static void *memory(size_t bytes)
     return p;
 }
 
-static void give_inputs(struct bench_layer *layer, size_t T)
+static void give_inputs(struct bench_layer *layer, size_t heads, size_t T)
 {
     static const enum attn_input GIVEN[] = {ATTN_IN_Q, ATTN_IN_K, ATTN_IN_V};
-    const size_t count = BENCH_HEADS * T * BENCH_WIDTH;
+    const size_t count = heads * T * BENCH_WIDTH;
 
     layer->input = memory(3 * count * sizeof(float));
     for (size_t n = 0; n < 3; n++) {
@@ -137,14 +137,14 @@ static void give_inputs(struct bench_layer *layer, size_t T)
 
         *t = (struct attn_tensor){.dtype = ATTN_F32,
                                   .rank = 4,
-                                  .dim = {1, BENCH_HEADS, T, BENCH_WIDTH},
+                                  .dim = {1, heads, T, BENCH_WIDTH},
                                   .p = (float *)layer->input + n * count};
         attn_init_fill(ATTN_INIT_NORMAL, n, 1, t);
     }
 }
 
-void bench_layer_make(struct bench_layer *layer, size_t T, bool causal, uint32_t want,
-                      enum attn_path path)
+void bench_layer_make(struct bench_layer *layer, size_t heads, size_t T, bool causal,
+                      uint32_t want, enum attn_path path)
 {
     struct attn_err err = {0};
 
@@ -153,19 +153,19 @@ void bench_layer_make(struct bench_layer *layer, size_t T, bool causal, uint32_t
                                    .d = {.B = 1,
                                          .T_q = T,
                                          .T_kv = T,
-                                         .d_model = BENCH_HEADS * BENCH_WIDTH,
-                                         .d_model_kv = BENCH_HEADS * BENCH_WIDTH,
+                                         .d_model = heads * BENCH_WIDTH,
+                                         .d_model_kv = heads * BENCH_WIDTH,
                                          .d_k = BENCH_WIDTH,
                                          .d_v = BENCH_WIDTH,
-                                         .h = BENCH_HEADS,
-                                         .h_kv = BENCH_HEADS},
+                                         .h = heads,
+                                         .h_kv = heads},
                                    .form = {.head_axis = true, .source = ATTN_PROJECTED},
                                    .score = attn_score_find("dot_product"),
                                    .scale = 1 / sqrt(BENCH_WIDTH),
                                    .temperature = 1,
                                    .mask = {{.row = attn_mask_find("causal")}},
                                    .mask_count = causal}};
-    give_inputs(layer, T);
+    give_inputs(layer, heads, T);
     if (!attn_prepare(&layer->p, &err) ||
         !attn_plan(&layer->p, want, path, SIZE_MAX, &layer->plan, &err))
         fail("the layer cannot be planned");
@@ -192,9 +192,10 @@ double bench_layer_ms(struct bench_layer *layer, size_t threads)
     return bench_now_ms() - begin;
 }
 
-double bench_layer_flops(size_t T, bool causal)
+double bench_layer_flops(const struct bench_layer *layer)
 {
-    const double pairs = causal ? (double)T * (double)(T + 1) / 2 : (double)T * (double)T;
+    const double T = (double)layer->p.d.T_q;
+    const double pairs = layer->p.mask_count > 0 ? T * (T + 1) / 2 : T * T;
 
-    return 4 * pairs * BENCH_WIDTH * BENCH_HEADS;
+    return 4 * pairs * BENCH_WIDTH * (double)layer->p.d.h;
 }

@@ -1,5 +1,5 @@
 /*
- * bench_layer.h - one attention layer to be timed (B 1, h 8, d 64, float32, Q K V given),
+ * bench_layer.h - one attention layer to be timed (B 1, d 64, float32, Q K V given),
  * and a second thread that helps. Not here: what is measured (bench_attention.c,
  * bench_scaling.c). Start reading at bench_layer_make.
  */
@@ -8,7 +8,7 @@
 
 #include "core/attn.h"
 
-enum { BENCH_HEADS = 8, BENCH_WIDTH = 64 };
+enum { BENCH_WIDTH = 64 }; /* d_k and d_v */
 
 struct bench_layer {
     struct attn_problem p;
@@ -19,13 +19,13 @@ struct bench_layer {
 
 /* Sizes, random inputs, plan and memory, all touched once.  Ends the program on failure.
  */
-void bench_layer_make(struct bench_layer *layer, size_t T, bool causal, uint32_t want,
-                      enum attn_path path);
+void bench_layer_make(struct bench_layer *layer, size_t heads, size_t T, bool causal,
+                      uint32_t want, enum attn_path path);
 void bench_layer_free(struct bench_layer *layer);
 /* Runs once with 1 or 2 threads; milliseconds. */
 double bench_layer_ms(struct bench_layer *layer, size_t threads);
 /* Multiply-adds of the two products over allowed pairs, times two. */
-double bench_layer_flops(size_t T, bool causal);
+double bench_layer_flops(const struct bench_layer *layer);
 
 /* The second thread: started once, sleeps between jobs. */
 void bench_helper_start(void);

@@ -67,23 +67,25 @@ const char *attn_axis_name(enum attn_axis axis)
     return ATTN_AXES[axis].name;
 }
 
+/* Where a size stands in struct attn_dims; T_new is the only one that does not. */
+static const size_t PLACES[ATTN_AX_COUNT] = {
+    [ATTN_AX_B] = offsetof(struct attn_dims, B),
+    [ATTN_AX_H] = offsetof(struct attn_dims, h),
+    [ATTN_AX_HKV] = offsetof(struct attn_dims, h_kv),
+    [ATTN_AX_TQ] = offsetof(struct attn_dims, T_q),
+    [ATTN_AX_TKV] = offsetof(struct attn_dims, T_kv),
+    [ATTN_AX_TPAST] = offsetof(struct attn_dims, T_past),
+    [ATTN_AX_DM] = offsetof(struct attn_dims, d_model),
+    [ATTN_AX_DMKV] = offsetof(struct attn_dims, d_model_kv),
+    [ATTN_AX_DK] = offsetof(struct attn_dims, d_k),
+    [ATTN_AX_DV] = offsetof(struct attn_dims, d_v),
+};
+
 static size_t one_size(const struct attn_dims *d, enum attn_axis axis)
 {
-    const size_t size[ATTN_AX_COUNT] = {
-        [ATTN_AX_B] = d->B,
-        [ATTN_AX_H] = d->h,
-        [ATTN_AX_HKV] = d->h_kv,
-        [ATTN_AX_TQ] = d->T_q,
-        [ATTN_AX_TKV] = d->T_kv,
-        [ATTN_AX_TNEW] = d->T_kv - d->T_past,
-        [ATTN_AX_TPAST] = d->T_past,
-        [ATTN_AX_DM] = d->d_model,
-        [ATTN_AX_DMKV] = d->d_model_kv,
-        [ATTN_AX_DK] = d->d_k,
-        [ATTN_AX_DV] = d->d_v,
-    };
-
-    return size[axis];
+    if (axis == ATTN_AX_TNEW)
+        return d->T_kv - d->T_past;
+    return *(const size_t *)((const char *)d + PLACES[axis]);
 }
 
 size_t attn_axis_size(const struct attn_dims *d, enum attn_axis axis)
