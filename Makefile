@@ -40,7 +40,7 @@ JOBS     := $(shell nproc)
 
 .DEFAULT_GOAL := help
 .PHONY: tests help deps deps-ci build run test demo clean unit http cases layers format lint asan tsan \
-        contract fuzz container bench bench-audit readme
+        contract fuzz container bench bench-peers bench-audit readme
 .SECONDARY:
 
 help: ## list the targets
@@ -175,6 +175,12 @@ bench-audit: build ## how often the auditor finds the first wrong object and its
 
 bench: build ## what is measured, against which peer, in one run
 	@sh bench/run.sh $(ATTENTIOND) | tee bench/RESULTS.md
+
+PEERS    ?= $(BUILD)/peers
+bench-peers: build ## the same, and against onnxruntime, PyTorch and FastAPI (PyPI, Debian 13; wrk)
+	@sh scripts/deps.sh wrk mmdebstrap python3-venv
+	@sh bench/peers/setup.sh $(PEERS)
+	@sh bench/run.sh $(ATTENTIOND) $(PEERS) | tee bench/RESULTS.md
 
 readme: build ## put --help into README's section on options
 	@$(PYTHON) scripts/readme.py $(ATTENTIOND)
