@@ -78,7 +78,7 @@ def measure(who, case):
     seen = {name: [] for name in who}
     with tempfile.NamedTemporaryFile("w", suffix=".lua") as script:
         script.write('wrk.method = "POST"\nwrk.headers["Content-Type"] = "application/json"\n'
-                     f"wrk.body = [[{body(T, B, d)} ]]\n")
+                     f"wrk.body = [==[{body(T, B, d)}]==]\n")
         script.flush()
         for round_number in range(ROUNDS + 1):
             for name, (_, port) in who.items():
