@@ -86,8 +86,8 @@ static bool step(struct attn_back *back, enum attn_gradient g, struct attn_tenso
                                 .ask = &ask,
                                 .exec = back->exec,
                                 .arena = back->arena,
-                                .rows = attn_grad_rows_of(ATTN_F64),
-                                .kernel = attn_kernel_of(ATTN_F64)};
+                                .rows = attn_grad_rows_of(back->p->dtype),
+                                .kernel = attn_kernel_of(back->p->dtype)};
     const size_t mark = attn_arena_mark(back->arena);
 
     memset(out->p, 0, bytes_of(out));

@@ -2,220 +2,54 @@
  * attn_diagnose_forms.c - right implementations in another form: what is accepted, and as
  * what. Not here: faults (attn_fault*.c). Start reading at FORMS.
  */
-#include "core/attn_diagnose.h"
+#include "core/attn_diagnose_forms.h"
 
 #include <assert.h>
 #include <math.h>
 #include <string.h>
 
-enum form {
-    MASKED_SCORES,
-    FINITE_FILL,
-    SAME_PRODUCTS,
-    SCALE_IN_PRODUCTS,
-    SCALED_RAW,
-    ROW_CONSTANT,
-    VALUE_BASIS,
-    LSE_BASE_2,
-    NO_FORBIDDEN_DA,
-    TRANSPOSED_WEIGHTS,
-    FORM_COUNT
-};
-
 /* clang-format off */
 static const struct attn_accepted_row FORMS[] = {
-    [MASKED_SCORES] = { "masked_scores",
+    [ATTN_FORM_MASKED_SCORES] = { "masked_scores",
         "S is given with its mask: -Infinity, or a large negative number, at forbidden pairs." },
-    [FINITE_FILL] = { "finite_fill",
+    [ATTN_FORM_FINITE_FILL] = { "finite_fill",
         "A large negative number stands for -Infinity: its weight is 0 as long as a row has a key." },
-    [SAME_PRODUCTS] = { "same_products",
+    [ATTN_FORM_SAME_PRODUCTS] = { "same_products",
         "Q and K differ, but every product of a query and a key is right: a common rotation, "
         "permutation or shift of positions, or a factor moved from one to the other." },
-    [SCALE_IN_PRODUCTS] = { "scale_in_products",
+    [ATTN_FORM_SCALE_IN_PRODUCTS] = { "scale_in_products",
         "The scale is already in Q or K (or its root in both), so products need no other." },
-    [SCALED_RAW] = { "scaled_raw_scores", "S_raw is given with the scale." },
-    [ROW_CONSTANT] = { "row_constant_mask",
+    [ATTN_FORM_SCALED_RAW] = { "scaled_raw_scores", "S_raw is given with the scale." },
+    [ATTN_FORM_ROW_CONSTANT] = { "row_constant_mask",
         "M differs by one number per row over allowed keys, which the softmax takes off again." },
-    [VALUE_BASIS] = { "other_value_basis",
+    [ATTN_FORM_VALUE_BASIS] = { "other_value_basis",
         "V and H stand in another basis, which the output projection takes back: Y is right." },
-    [LSE_BASE_2] = { "lse_base_2", "lse is given as a logarithm to base 2." },
-    [NO_FORBIDDEN_DA] = { "masked_weight_gradient",
+    [ATTN_FORM_LSE_BASE_2] = { "lse_base_2", "lse is given as a logarithm to base 2." },
+    [ATTN_FORM_NO_FORBIDDEN_DA] = { "masked_weight_gradient",
         "dA is given as 0 at forbidden pairs, where it is never read." },
-    [TRANSPOSED_WEIGHTS] = { "transposed_weights",
+    [ATTN_FORM_TRANSPOSED_WEIGHTS] = { "transposed_weights",
         "The gradient of a square weight is given as (out,in)." },
 };
 /* clang-format on */
-_Static_assert(ATTN_COUNT(FORMS) == FORM_COUNT, "one row per form");
+_Static_assert(ATTN_COUNT(FORMS) == ATTN_FORM_COUNT, "one row per form");
 
 size_t attn_accepted_count(void)
 {
-    return FORM_COUNT;
+    return ATTN_FORM_COUNT;
 }
 
 const struct attn_accepted_row *attn_accepted_at(size_t n)
 {
-    assert(n < FORM_COUNT);
+    assert(n < ATTN_FORM_COUNT);
     return &FORMS[n];
 }
 
-static void saw(struct attn_forms *forms, enum form form, uint32_t objects)
+void attn_form_saw(struct attn_forms *forms, enum attn_form_kind form, uint32_t objects)
 {
     forms->rows |= UINT32_C(1) << form;
     for (int o = 0; o < ATTN_OBJECT_COUNT; o++)
         if (objects & ATTN_BIT(o))
             forms->of_object[o] = FORMS[form].name;
-}
-
-/* ---- numbers that stand for -Infinity ---- */
-
-/* exp of this is 0 in every precision; scores and biases above the other are no fill. */
-static const double FILL_AT_MOST = -1000.0, NO_FILL_ABOVE = -500.0;
-
-static bool is_fill(double x, double right)
-{
-    return x <= FILL_AT_MOST && isfinite(x) &&
-           (right == -INFINITY || right > NO_FILL_ABOVE);
-}
-
-static bool is_masked(double x, double right)
-{
-    return x == -INFINITY || is_fill(x, right);
-}
-
-static void *copy(struct attn_arena *arena, struct attn_tensor *t, struct attn_err *err)
-{
-    const size_t bytes = attn_tensor_count(t) * attn_dtype_bytes(t->dtype);
-    void *to = attn_arena_take(arena, bytes);
-
-    if (!to)
-        attn_fail(err, ATTN_E_MEMORY, "candidate", NULL, arena->size, bytes);
-    else
-        memcpy(to, t->p, bytes);
-    return t->p = to;
-}
-
-static bool fill_to_infinity(const struct attn_trace *right, enum attn_object o,
-                             struct attn_arena *arena, struct attn_candidate *own,
-                             struct attn_forms *forms, struct attn_err *err)
-{
-    struct attn_tensor *t = &own->object[o];
-    bool any = false;
-
-    for (size_t n = 0; t->p && n < attn_tensor_count(t); n++)
-        any = any || is_fill(attn_number(t, n), attn_number(&right->t[o], n));
-    if (!any)
-        return true;
-    if (!copy(arena, t, err))
-        return false;
-    for (size_t n = 0; n < attn_tensor_count(t); n++)
-        if (is_fill(attn_number(t, n), attn_number(&right->t[o], n)))
-            attn_put(t, n, -INFINITY);
-    saw(forms, FINITE_FILL, ATTN_BIT(o));
-    return true;
-}
-
-/* May the pair be read, as the candidate itself says; else as the rules say? */
-static bool own_verdict(const struct attn_candidate *own, const struct attn_trace *right,
-                        size_t n)
-{
-    if (own->object[ATTN_ALLOWED].p)
-        return attn_number(&own->object[ATTN_ALLOWED], n) != 0.0;
-    if (own->object[ATTN_M].p)
-        return attn_number(&own->object[ATTN_M], n) != -INFINITY;
-    return attn_number(&right->t[ATTN_ALLOWED], n) != 0.0;
-}
-
-/* S and M may have been added: then allowed pairs are nearer to S + M than to S. */
-static bool has_bias(const struct attn_trace *right, const struct attn_tensor *S,
-                     const uint8_t *skip)
-{
-    double plain = 0.0, added = 0.0;
-
-    for (size_t n = 0; n < attn_tensor_count(S); n++) {
-        const double s = attn_number(&right->t[ATTN_S], n),
-                     m = attn_number(&right->t[ATTN_M], n);
-
-        if (skip[n] || !isfinite(m))
-            continue;
-        plain += fabs(attn_number(S, n) - s);
-        added += fabs(attn_number(S, n) - s - m);
-    }
-    return added < plain / 4.0;
-}
-
-static void take_bias_off(const struct attn_trace *right, struct attn_tensor *S)
-{
-    for (size_t n = 0; n < attn_tensor_count(S); n++)
-        if (isfinite(attn_number(&right->t[ATTN_M], n)))
-            attn_put(S, n, attn_number(S, n) - attn_number(&right->t[ATTN_M], n));
-}
-
-/* Masked scores show which mask was used; without another word of it, that is the
- * candidate's. */
-static bool mask_from_scores(const uint8_t *skip, struct attn_arena *arena,
-                             struct attn_candidate *own, struct attn_err *err)
-{
-    struct attn_tensor *allowed = &own->object[ATTN_ALLOWED];
-    const size_t count = attn_tensor_count(&own->object[ATTN_S]);
-
-    *allowed = own->object[ATTN_S];
-    allowed->dtype = ATTN_BOOL;
-    allowed->p = attn_arena_take(arena, count);
-    if (!allowed->p)
-        return attn_fail(err, ATTN_E_MEMORY, "candidate", NULL, arena->size, count);
-    for (size_t n = 0; n < count; n++)
-        attn_put(allowed, n, !skip[n]);
-    return true;
-}
-
-static bool unmask_scores(const struct attn_problem *p, const struct attn_trace *right,
-                          struct attn_arena *arena, struct attn_candidate *own,
-                          const uint8_t **skip, struct attn_forms *forms,
-                          struct attn_err *err)
-{
-    struct attn_tensor *S = &own->object[ATTN_S];
-    const size_t count = S->p ? attn_tensor_count(S) : 0;
-    const bool mask_known = own->object[ATTN_ALLOWED].p || own->object[ATTN_M].p ||
-                            own->object[ATTN_S_MASKED].p;
-    uint8_t *masked = count ? attn_arena_take(arena, count) : NULL;
-    size_t masked_count = 0, wrong = 0;
-
-    if (count == 0)
-        return true;
-    if (!masked)
-        return attn_fail(err, ATTN_E_MEMORY, "candidate", NULL, arena->size, count);
-    for (size_t n = 0; n < count; n++) {
-        masked[n] = is_masked(attn_number(S, n), attn_number(&right->t[ATTN_S], n));
-        masked_count += masked[n];
-        wrong += masked[n] == own_verdict(own, right, n);
-    }
-    if (masked_count > 0 && wrong > 0 && mask_known)
-        return true;
-
-    const bool biased = (p->additive.p || p->alibi) && has_bias(right, S, masked);
-
-    if (masked_count == 0 && !biased)
-        return true;
-    if (masked_count > 0 && wrong > 0 && !mask_from_scores(masked, arena, own, err))
-        return false;
-    if (biased) {
-        if (!copy(arena, S, err))
-            return false;
-        take_bias_off(right, S);
-    }
-    *skip = masked_count > 0 ? masked : NULL;
-    saw(forms, MASKED_SCORES, ATTN_BIT(ATTN_S));
-    return true;
-}
-
-bool attn_forms_normalise(const struct attn_problem *p, const struct attn_trace *right,
-                          struct attn_arena *arena, struct attn_candidate *own,
-                          const uint8_t **skip, struct attn_forms *forms,
-                          struct attn_err *err)
-{
-    return fill_to_infinity(right, ATTN_M, arena, own, forms, err) &&
-           fill_to_infinity(right, ATTN_S_MASKED, arena, own, forms, err) &&
-           unmask_scores(p, right, arena, own, skip, forms, err);
 }
 
 /* ---- objects in another form ---- */
@@ -311,13 +145,15 @@ static bool accept_products(const struct attn_walk *w, const struct attn_trace *
         if ((objects & BEFORE) && w->p->rope.on &&
             !products_are(w, right, ATTN_Q_PRE, ATTN_K_PRE, c))
             continue;
-        saw(forms, c == 1.0 ? SAME_PRODUCTS : SCALE_IN_PRODUCTS, objects);
+        attn_form_saw(forms,
+                      c == 1.0 ? ATTN_FORM_SAME_PRODUCTS : ATTN_FORM_SCALE_IN_PRODUCTS,
+                      objects);
         forms->objects |= objects;
         return true;
     }
     if (!half_scaled(w, right))
         return false;
-    saw(forms, SCALE_IN_PRODUCTS, objects);
+    attn_form_saw(forms, ATTN_FORM_SCALE_IN_PRODUCTS, objects);
     forms->objects |= objects;
     return true;
 }
@@ -337,7 +173,7 @@ static bool accept_raw(const struct attn_walk *w, const struct attn_trace *right
               w->c->atol + w->c->rtol * fabs(e) + w->noise[ATTN_S][n]))
             return false;
     }
-    saw(forms, SCALED_RAW, ATTN_BIT(ATTN_S_RAW));
+    attn_form_saw(forms, ATTN_FORM_SCALED_RAW, ATTN_BIT(ATTN_S_RAW));
     forms->objects |= ATTN_BIT(ATTN_S_RAW);
     return true;
 }
@@ -379,7 +215,7 @@ static bool accept_row_constant(const struct attn_walk *w, const struct attn_tra
             if (!constant_apart(w, (const double *)w->c->object[o].p + n,
                                 (const double *)right->t[o].p + n))
                 return false;
-    saw(forms, ROW_CONSTANT, objects);
+    attn_form_saw(forms, ATTN_FORM_ROW_CONSTANT, objects);
     forms->objects |= objects;
     return true;
 }
@@ -409,7 +245,7 @@ static bool accept_value_basis(const struct attn_walk *w, const struct attn_trac
         !attn_walk_given(w, ATTN_Y) || !globally_right(w, right, ATTN_Y) ||
         (globally_right(w, right, ATTN_H) && globally_right(w, right, ATTN_H_HEADS)))
         return false;
-    saw(forms, VALUE_BASIS, values | mixed);
+    attn_form_saw(forms, ATTN_FORM_VALUE_BASIS, values | mixed);
     forms->objects |= values | mixed;
     return true;
 }
@@ -443,7 +279,7 @@ static bool accept_shifted_lse(const struct attn_walk *w, const struct attn_trac
             !(fabs(x - e) <= w->c->atol + w->c->rtol * fabs(e) + w->noise[ATTN_LSE][n]))
             return false;
     }
-    saw(forms, ROW_CONSTANT, ATTN_BIT(ATTN_LSE));
+    attn_form_saw(forms, ATTN_FORM_ROW_CONSTANT, ATTN_BIT(ATTN_LSE));
     forms->objects |= ATTN_BIT(ATTN_LSE);
     return true;
 }
@@ -465,7 +301,7 @@ static bool accept_lse(const struct attn_walk *w, const struct attn_trace *right
                         w->c->atol + w->c->rtol * fabs(e) + 2.0 * w->noise[ATTN_LSE][n]))
             return false;
     }
-    saw(forms, LSE_BASE_2, ATTN_BIT(ATTN_LSE));
+    attn_form_saw(forms, ATTN_FORM_LSE_BASE_2, ATTN_BIT(ATTN_LSE));
     forms->objects |= ATTN_BIT(ATTN_LSE);
     return true;
 }
@@ -516,15 +352,15 @@ void attn_forms_accept_gradients(struct attn_back *back, struct attn_forms *form
 {
     for (enum attn_gradient g = 0; g < ATTN_GRADIENT_COUNT; g++) {
         const bool is_wrong = back->seen[g].given && !back->seen[g].same;
-        enum form form = FORM_COUNT;
+        enum attn_form_kind form = ATTN_FORM_COUNT;
 
         if (!is_wrong || !back->right[g].p)
             continue;
         if (g == ATTN_DA && zero_where_forbidden(back))
-            form = NO_FORBIDDEN_DA;
+            form = ATTN_FORM_NO_FORBIDDEN_DA;
         else if (g >= ATTN_DW_O && g <= ATTN_DW_V && is_transpose(back, g))
-            form = TRANSPOSED_WEIGHTS;
-        if (form == FORM_COUNT)
+            form = ATTN_FORM_TRANSPOSED_WEIGHTS;
+        if (form == ATTN_FORM_COUNT)
             continue;
         forms->gradients |= UINT32_C(1) << g;
         forms->of_gradient[g] = FORMS[form].name;

@@ -302,17 +302,31 @@ static void noise_y(struct attn_walk *w)
         }
 }
 
+/* In float64 rounding is far below the tolerance: its size will do.  10^4 roundings. */
+static void noise_of_size(struct attn_walk *w, enum attn_object o)
+{
+    const struct attn_tensor *t = &w->t.t[o];
+    const double unit = 1e4 * attn_precision_unit(w->c->precision);
+    double largest = 1.0;
+
+    for (size_t n = 0; n < attn_tensor_count(t); n++)
+        if (isfinite(attn_number(t, n)))
+            largest = fmax(largest, fabs(attn_number(t, n)));
+    for (size_t n = 0; n < attn_tensor_count(t); n++)
+        w->noise[o][n] = unit * largest;
+}
+
 /* Found when the walk meets `at`; objects made together share the noise of one of them.
  */
 static const struct noise_row {
-    enum attn_object at;
+    enum attn_object at, kept;
     void (*find)(struct attn_walk *w);
 } NOISES[] = {
-    {ATTN_Q_PRE, noise_q_pre}, {ATTN_Q, noise_q},
-    {ATTN_K_PRE, noise_k_pre}, {ATTN_K, noise_k},
-    {ATTN_V, noise_v},         {ATTN_S_RAW, noise_s},
-    {ATTN_A, noise_a},         {ATTN_CONTRIBUTIONS, noise_h},
-    {ATTN_Y, noise_y},
+    {ATTN_Q_PRE, ATTN_Q, noise_q_pre}, {ATTN_Q, ATTN_Q, noise_q},
+    {ATTN_K_PRE, ATTN_K, noise_k_pre}, {ATTN_K, ATTN_K, noise_k},
+    {ATTN_V, ATTN_V, noise_v},         {ATTN_S_RAW, ATTN_S, noise_s},
+    {ATTN_A, ATTN_A, noise_a},         {ATTN_CONTRIBUTIONS, ATTN_H, noise_h},
+    {ATTN_Y, ATTN_Y, noise_y},
 };
 
 static const enum attn_object KEPT[] = {ATTN_Q, ATTN_K, ATTN_V, ATTN_S,
@@ -321,8 +335,12 @@ static const enum attn_object KEPT[] = {ATTN_Q, ATTN_K, ATTN_V, ATTN_S,
 void attn_noise_of(struct attn_walk *w, enum attn_object o)
 {
     for (size_t n = 0; n < ATTN_COUNT(NOISES); n++)
-        if (NOISES[n].at == o)
+        if (NOISES[n].at == o && w->c->precision != ATTN_FLOAT64)
             NOISES[n].find(w);
+        else if (NOISES[n].at == o)
+            noise_of_size(w, NOISES[n].kept);
+    if (o == ATTN_A && w->c->precision == ATTN_FLOAT64)
+        noise_of_size(w, ATTN_LSE);
 }
 
 static size_t object_bytes(const struct attn_problem *p, enum attn_object o)

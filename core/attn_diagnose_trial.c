@@ -1,0 +1,154 @@
+/*
+ * attn_diagnose_trial.c - one fault walked over the candidate's own earlier objects.
+ * Not here: which faults are tried (attn_diagnose_cause.c).
+ * Start reading at attn_trial_swap.
+ */
+#include "core/attn_diagnose_cause.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- one fault tried ---- */
+
+enum attn_stage attn_trial_first_stage(const struct attn_swap *swap)
+{
+    enum attn_stage s = 0;
+
+    while (s < ATTN_STAGE_COUNT && !swap->stage[s])
+        s++;
+    return s;
+}
+
+uint32_t attn_trial_objects(const struct attn_swap *swap, enum attn_stage before)
+{
+    uint32_t set = 0;
+
+    for (size_t n = 0; n < ATTN_WALK_STEPS; n++) {
+        const enum attn_object o = attn_walk_object(n);
+        const enum attn_stage stage = attn_walk_stage(o);
+
+        if (stage < before && swap->stage[stage])
+            set |= ATTN_BIT(o);
+    }
+    return set;
+}
+
+uint32_t attn_trial_same(const struct attn_walk *w)
+{
+    uint32_t set = 0;
+
+    for (int o = 0; o < ATTN_OBJECT_COUNT; o++)
+        if (w->seen[o].given && w->seen[o].same)
+            set |= ATTN_BIT(o);
+    return set;
+}
+
+/* The trial's trace: earlier objects are the base's, later ones its own. */
+static void share_trace(struct attn_inquiry *q, enum attn_stage start)
+{
+    struct attn_walk *w = &q->trial;
+
+    w->start = start;
+    w->t = q->trial_trace;
+    for (size_t n = 0; n < ATTN_WALK_STEPS; n++) {
+        const enum attn_object o = attn_walk_object(n);
+
+        if (attn_walk_stage(o) < start)
+            w->t.t[o] = q->base->t.t[o];
+    }
+    if (ATTN_STAGE_SOFTMAX < start)
+        w->t.empty = q->base->t.empty;
+}
+
+bool attn_trial_walk(struct attn_inquiry *q, const struct attn_swap *swap,
+                     uint32_t ignore, uint32_t must, struct attn_err *err)
+{
+    struct attn_walk *w = &q->trial;
+    enum attn_stage start = attn_trial_first_stage(swap);
+
+    if (start == ATTN_STAGE_COUNT)
+        start = ATTN_STAGE_PROJECT_Q;
+    w->swap = swap;
+    w->ignore = q->base->ignore | ignore;
+    w->must = must & ~ignore;
+    /* S_masked, once given, is put back into S: S must then be the trial's own.  Without
+       RoPE what is projected and what is rotated share their memory. */
+    if (start == ATTN_STAGE_MASK)
+        start = ATTN_STAGE_SCORE;
+    if (start == ATTN_STAGE_POSITION_Q || start == ATTN_STAGE_POSITION_K)
+        start--;
+    for (enum attn_stage s = 0; s < start; s++)
+        if (attn_trial_objects(&(struct attn_swap){{[0] = NULL}, NULL}, s) & ignore)
+            start = s;
+    share_trace(q, start);
+    memset(w->seen, 0, sizeof w->seen);
+    return attn_walk_run(w, err);
+}
+
+size_t attn_cause_bits(uint32_t set)
+{
+    size_t count = 0;
+
+    for (; set; set &= set - 1)
+        count++;
+    return count;
+}
+
+uint32_t attn_trial_after(enum attn_object target)
+{
+    uint32_t set = 0;
+    bool past = false;
+
+    for (size_t n = 0; n < ATTN_WALK_STEPS; n++) {
+        if (past)
+            set |= ATTN_BIT(attn_walk_object(n));
+        past = past || attn_walk_object(n) == target;
+    }
+    return set;
+}
+
+static void keep_trial(const struct attn_inquiry *q, const struct attn_question *ask,
+                       const struct attn_fault_row *fault, const struct attn_fit_row *fit,
+                       double value, struct attn_causes *causes)
+{
+    const struct attn_seen *seen = &q->trial.seen[ask->target];
+    struct attn_cause cause = {.fault = fault,
+                               .fit = fit,
+                               .value = value,
+                               .excess = seen->excess,
+                               .error = seen->error,
+                               .objects = attn_trial_same(&q->trial)};
+
+    cause.later = attn_cause_bits(cause.objects & attn_trial_after(ask->target));
+    cause.exact = !ask->unused &&
+                  strcmp(fault->object,
+                         ATTN_OBJECTS[ATTN_OBJECTS[ask->target].counts_as].name) == 0;
+    attn_cause_keep(causes, &cause);
+}
+
+bool attn_trial_swap(struct attn_inquiry *q, const struct attn_question *ask,
+                     const struct attn_fault_row *fault, const struct attn_fit_row *fit,
+                     double value, const struct attn_swap *swap,
+                     struct attn_causes *causes, struct attn_err *err)
+{
+    const enum attn_stage stage = attn_walk_stage(ask->target);
+    const uint32_t unused = ask->unused ? attn_trial_objects(swap, stage) : 0;
+
+    if (ask->unused && unused == 0)
+        return true;
+    if (!attn_trial_walk(q, swap, unused, ask->must | ATTN_BIT(ask->target), err))
+        return false;
+    if (!q->trial.stopped)
+        keep_trial(q, ask, fault, fit, value, causes);
+    return true;
+}
+
+bool attn_trial_stopped(const struct attn_inquiry *q, struct attn_err *err)
+{
+    const struct attn_exec *exec = q->base->exec;
+
+    if (!exec || !exec->stop || !exec->stop(exec->ctx))
+        return false;
+    attn_fail(err, ATTN_E_DEADLINE, NULL, NULL, 0, 0);
+    return true;
+}
