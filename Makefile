@@ -79,8 +79,9 @@ unit: $(TEST_BIN) ## the Criterion tests alone
 	[ -z "$$failed" ] || { echo "failed:$$failed"; exit 1; }
 
 # ---- packages ------------------------------------------------------------------------------
-DEPS     := build-essential pkg-config libmicrohttpd-dev libjansson-dev libopenblas-dev zlib1g-dev libzstd-dev \
-            libcriterion-dev python3 python3-numpy curl
+DEPS     := build-essential pkg-config libmicrohttpd-dev libjansson-dev libopenblas-dev \
+            zlib1g-dev libzstd-dev \
+            libcriterion-dev python3 python3-numpy python3-venv curl
 DEPS_CI  := clang clang-format clang-tidy libclang-rt-14-dev buildah podman runc mmdebstrap \
             catatonit git $(if $(shell command -v node),,nodejs) $(if $(shell command -v npm),,npm)
 
@@ -124,6 +125,9 @@ numbers-test: $(BUILD)/tests/exhaustive/numbers ## a sample of test-exhaustive
 
 test-exhaustive: $(BUILD)/tests/exhaustive/numbers ## all 2^32 float32 and COUNT float64, written and read (minutes)
 	@$< --count $(COUNT)
+
+binary-test: build ## safetensors both ways with the package of PyPI, in a virtual environment of its own
+	@$(PYTHON) tests/http/run_safetensors.py $(ATTENTIOND) --venv $(BUILD)/venv-safetensors
 
 CASES    ?= ../shared/cases
 cases: build ## the shared cases, when that folder is there

@@ -38,6 +38,7 @@ suite run_ablations.py "$binary" --seed "$seed"
 suite run_faults.py "$binary" --seed "$seed"
 suite run_audit.py "$binary"
 suite run_probe.py "$binary"
+suite run_coding.py "$binary"
 rm -f "$log"
 echo "$passed passed, $failed failed"
 exit $status

@@ -82,9 +82,10 @@ def queue_full(binary):
     with Server(binary, "--workers", 1, "--queue-max", 1) as server:
         waits = busy(server, 1) + busy(server, 1)
         begun = time.monotonic()
-        answer = server.ask("POST", PATH, OK_BODY)
+        answer = server.ask("POST", PATH, slow_body(64))
         assert answer.status == 503 and answer.is_problem(), answer.status
         assert int(answer["retry-after"]) >= 1
+        assert server.ask("POST", PATH, OK_BODY).status == 200, "cheap calls need no worker"
         assert time.monotonic() - begun < 0.5, "refused at once"
         assert [wait().status for wait in waits] == [200, 200]
         assert server.works()
