@@ -10,7 +10,10 @@
 
 #define ATTN_COUNT(table) (sizeof(table) / sizeof((table)[0]))
 
-enum { ATTN_ROW_BLOCK = 128 };     /* query rows of one piece of work                            */
+enum {
+    ATTN_ROW_BLOCK = 128,          /* query rows of one piece of work                            */
+    ATTN_TILE_KEYS = 256,          /* keys of one tile of the tiled path                         */
+};
 
 /* ---- BLAS (attn_blas.c, the one file that includes cblas.h) --------------------------------- */
 

@@ -10,8 +10,6 @@
 #include <math.h>
 #include <string.h>
 
-enum { TILE_KEYS = 256 };
-
 struct row_state {
     size_t j0, j1; /* keys that the rules may allow */
     bool exact;    /* … and do */
@@ -27,9 +25,9 @@ struct tile { /* one block of rows on its way over the keys: 300 kB */
     struct attn_mat Q, K, V, H;
     int halvings; /* 2^-halvings <= 1 / T_kv */
     struct row_state row[ATTN_ROW_BLOCK];
-    uint8_t allow[ATTN_ROW_BLOCK * TILE_KEYS];
+    uint8_t allow[ATTN_ROW_BLOCK * ATTN_TILE_KEYS];
     double weight[ATTN_ROW_BLOCK *
-                  TILE_KEYS]; /* of dtype: S, then exp(S + M - max), halved */
+                  ATTN_TILE_KEYS]; /* of dtype: S, then exp(S + M - max), halved */
 };
 
 static void start_rows(struct tile *t, const double *sink)
@@ -89,9 +87,9 @@ static void weigh_row(struct tile *t, size_t r, size_t j, size_t first, size_t e
     const struct attn_problem *p = t->p;
     const struct attn_kernel *kernel = t->kernel;
     const size_t n = end - first, i = t->piece.i0 + r;
-    uint8_t *allow = t->allow + r * TILE_KEYS + (first - j);
-    char *s = (char *)t->weight + (r * TILE_KEYS + (first - j)) * t->bytes;
-    double bias[TILE_KEYS], m[TILE_KEYS];
+    uint8_t *allow = t->allow + r * ATTN_TILE_KEYS + (first - j);
+    char *s = (char *)t->weight + (r * ATTN_TILE_KEYS + (first - j)) * t->bytes;
+    double bias[ATTN_TILE_KEYS], m[ATTN_TILE_KEYS];
     void *H = (char *)t->H.p + r * t->H.ld * t->bytes;
 
     if (!t->row[r].exact)
@@ -119,10 +117,10 @@ static void run_row(struct tile *t, size_t r, size_t j, size_t keys)
     const struct row_state *row = &t->row[r];
     const size_t first = row->j0 > j ? row->j0 : j;
     const size_t end = row->j1 < j + keys ? row->j1 : j + keys;
-    char *w = (char *)t->weight + r * TILE_KEYS * t->bytes;
+    char *w = (char *)t->weight + r * ATTN_TILE_KEYS * t->bytes;
 
     if (!row->exact)
-        memset(t->allow + r * TILE_KEYS, 0, keys);
+        memset(t->allow + r * ATTN_TILE_KEYS, 0, keys);
     if (first >= end) {
         memset(w, 0, keys * t->bytes);
         return;
@@ -137,7 +135,7 @@ static void fill_allow(struct tile *t, size_t r0, size_t r1, size_t j, size_t ke
 {
     for (size_t r = r0; r < r1; r++) {
         const struct row_state *row = &t->row[r];
-        uint8_t *allow = t->allow + r * TILE_KEYS;
+        uint8_t *allow = t->allow + r * ATTN_TILE_KEYS;
 
         for (size_t n = 0; row->exact && n < keys; n++)
             allow[n] = j + n >= row->j0 && j + n < row->j1;
@@ -152,7 +150,7 @@ static bool run_tile(struct tile *t, size_t j, size_t keys, struct attn_err *err
                          .p = t->weight,
                          .rows = t->rows,
                          .cols = keys,
-                         .ld = TILE_KEYS};
+                         .ld = ATTN_TILE_KEYS};
     size_t r0, r1;
 
     rows_reading(t, j, keys, &r0, &r1);
@@ -166,8 +164,8 @@ static bool run_tile(struct tile *t, size_t j, size_t keys, struct attn_err *err
         run_row(t, r, j, keys);
     if (!attn_mat_finite(V))
         fill_allow(t, r0, r1, j, keys);
-    attn_mix_keys(attn_mat_rows(t->H, r0, r1 - r0), S, V, t->allow + r0 * TILE_KEYS,
-                  TILE_KEYS);
+    attn_mix_keys(attn_mat_rows(t->H, r0, r1 - r0), S, V, t->allow + r0 * ATTN_TILE_KEYS,
+                  ATTN_TILE_KEYS);
     return true;
 }
 
@@ -257,10 +255,10 @@ bool attn_tiled(const struct attn_run_ctx *run, struct attn_piece piece,
     t.H = H;
     start_rows(&t, attn_sink_of(run->p, piece.h, &value));
     keys_read(&t, &j0, &j1);
-    for (size_t j = j0; j < j1; j += TILE_KEYS) {
-        const size_t keys = j1 - j < TILE_KEYS ? j1 - j : TILE_KEYS;
+    for (size_t j = j0; j < j1; j += ATTN_TILE_KEYS) {
+        const size_t keys = j1 - j < ATTN_TILE_KEYS ? j1 - j : ATTN_TILE_KEYS;
 
-        if (!run_tile(&t, j, keys, err))
+        if ((j > j0 && attn_stopped(run, err)) || !run_tile(&t, j, keys, err))
             return false;
     }
     if (!finish_rows(&t, trace, err))

@@ -191,3 +191,69 @@ Test(attn_softmax, causal_masks_are_exact)
     make_run_free(&r);
     make_free(&m);
 }
+
+/* What one piece of a run asks: counts, and says stop at the question named. */
+struct patience {
+    size_t asked, enough;
+};
+
+static bool lose_patience(void *ctx)
+{
+    struct patience *patience = ctx;
+
+    return ++patience->asked == patience->enough;
+}
+
+/* How often a run with the additive score asks whether to stop; false when it was not
+   stopped at question `enough`. */
+static bool asks(struct attn_dims d, enum attn_path path, size_t enough, size_t *asked)
+{
+    struct patience patience = {.enough = enough};
+    const struct attn_exec exec = {.ctx = &patience, .stop = lose_patience};
+    struct made m;
+    struct ran r;
+    bool stopped;
+
+    make_plain(&m, 11, ATTN_F32, ATTN_PROJECTED, d);
+
+    struct attn_tensor *v = &m.p.in[ATTN_IN_V_A];
+
+    m.p.score = attn_score_find("additive");
+    *v = (struct attn_tensor){.dtype = ATTN_F32, .rank = 1, .dim = {d.d_k}};
+    v->p = make_block(&m, d.d_k * sizeof(float));
+    attn_kernel_of(ATTN_F32)->fill(d.d_k, 1, v->p);
+    make_prepare(&m);
+    make_run(&m.p, ATTN_BIT(ATTN_H), path, &exec, NULL, &r);
+    stopped = !r.ok && r.err.code == ATTN_E_DEADLINE && patience.asked == enough;
+    *asked = patience.asked;
+    make_run_free(&r);
+    make_free(&m);
+    return stopped;
+}
+
+/* One head and one block of queries: a single piece.  With sixteen times the keys it asks
+   more often, and heeds the last answer that it gets. */
+Test(attn_softmax, long_pieces_ask_whether_to_stop)
+{
+    const struct attn_dims d = {.B = 1,
+                                .T_q = 128,
+                                .T_kv = 512,
+                                .d_model = 64,
+                                .d_model_kv = 64,
+                                .d_k = 64,
+                                .d_v = 1,
+                                .h = 1,
+                                .h_kv = 1};
+
+    for (int n = ATTN_PATH_DENSE; n <= ATTN_PATH_TILED; n++) {
+        const enum attn_path path = (enum attn_path)n;
+        struct attn_dims longer = d;
+        size_t few, many, last;
+
+        longer.T_kv *= 16;
+        asks(d, path, 0, &few);
+        asks(longer, path, 0, &many);
+        cr_assert_geq(many, few + 8, "%zu questions, then %zu", few, many);
+        cr_assert(asks(longer, path, many - 1, &last));
+    }
+}
