@@ -17,6 +17,7 @@ struct item {
     const struct attn_tensor
         *came;   /* the shape it came with, where that is wrong; or NULL */
     bool turned; /* judged as (in,out), given as (out,in) */
+    bool sums;   /* its entries are sums of what was judged */
     unsigned full_rank;
     bool dropped[ATTN_RANK_MAX]; /* axes of the full rank that answers lack */
 };
@@ -57,6 +58,7 @@ static void item_of_gradient(const struct api_judged *j, enum attn_gradient g,
         .name = row->name,
         .verdict = &j->report.gradient[g],
         .came = j->candidate.bad_gradient & ATTN_BIT(g) ? &j->bad_gradient[g] : NULL};
+    item->sums = g == ATTN_D_ADDITIVE && j->shared_additive.p != NULL;
     item->turned = api_gradient_shape(&j->r, g, &item->shape) && g != ATTN_D_ADDITIVE;
     if (row->like_object >= 0 || g == ATTN_D_ADDITIVE) {
         drop_axes(j, ATTN_OBJECTS[row->like_object >= 0 ? row->like_object : ATTN_S].axis,
@@ -168,7 +170,7 @@ static bool put_item(struct api_buffer *b, const struct item *item)
              api_puts(b, "}");
     if (ok && v->form != NULL)
         ok = api_put_text_member(b, "form", v->form);
-    if (ok && v->differs && item->came == NULL)
+    if (ok && v->differs && item->came == NULL && !item->sums)
         ok = api_put_key(b, "first_difference") && api_puts(b, "{") &&
              put_difference(b, item) && api_puts(b, "}");
     return ok && api_puts(b, "}");
@@ -194,8 +196,8 @@ static bool put_first_difference(struct api_buffer *b, const struct api_judged *
     if (!api_put_key(b, "first_difference"))
         return false;
     for (int n = 0; n < ITEMS && first != NULL; n++) {
-        if (!item_at(j, n, &item) || item.came != NULL || !item.verdict->differs ||
-            item.verdict->state != ATTN_STATE_WRONG_HERE ||
+        if (!item_at(j, n, &item) || item.came != NULL || item.sums ||
+            !item.verdict->differs || item.verdict->state != ATTN_STATE_WRONG_HERE ||
             strcmp(counts_as(item.name), first) != 0)
             continue;
         return api_puts(b, "{") && api_put_text_member(b, "object", item.name) &&

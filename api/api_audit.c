@@ -27,11 +27,14 @@ static bool judge(struct audit_work *w, struct api_judged *judged, struct api_er
     const struct attn_grad_ask *ask =
         judged->r.has_gradients ? &judged->r.gradients : NULL;
     const size_t needs = attn_diagnose_bytes(&judged->r.p, ask);
-    const size_t room = arena->size - arena->used;
     const double start = api_now_ms();
     struct attn_err core = {0};
+    size_t room;
     bool ok;
 
+    if (!api_spread_additive(w->ctx, &w->exec, judged, err))
+        return false;
+    room = arena->size - arena->used;
     if (needs > room)
         return api_fail_numbers(err, "too-large", NULL, "tensors", room, needs,
                                 "Judging needs %zu bytes; %zu are left for this request.",

@@ -18,6 +18,7 @@ struct api_judged {
     struct attn_candidate candidate;
     struct attn_tensor bad_object[ATTN_OBJECT_COUNT];     /* shapes as they came, where wrong */
     struct attn_tensor bad_gradient[ATTN_GRADIENT_COUNT];
+    struct attn_tensor shared_additive;    /* d_additive as given, where items or heads share it */
     struct attn_report report;
 };
 
@@ -43,6 +44,10 @@ bool api_audit_read(struct api_ctx *ctx, const char *body, size_t len, struct ap
 bool api_candidate_read(struct api_ctx *ctx, const struct api_doc *doc, const json_t *object,
                         const char *pointer, const struct api_tolerance_in *tolerance,
                         struct api_judged *judged, struct api_err *err);
+
+/* Gives the candidate's d_additive the axes that the judge wants; nothing when it has them. */
+bool api_spread_additive(struct api_ctx *ctx, const struct attn_exec *exec,
+                         struct api_judged *judged, struct api_err *err);
 
 /* Query rows of a companion that must give what rows of another problem give, because they read the
    same (api_audit_compare.c). */

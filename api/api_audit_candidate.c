@@ -194,10 +194,12 @@ static bool read_gradient(struct reading *rd, enum attn_gradient g, const json_t
         return true;
     }
     gradient_full_shape(&judged->r.p, g, t);
-    if (g == ATTN_D_ADDITIVE && attn_tensor_count(&shape) != attn_tensor_count(t))
-        return api_fail(err, "not-supported", pointer,
-                        "d_additive is judged only where masks.additive is given for "
-                        "every item and head: a sum over them cannot be taken apart.");
+    if (g == ATTN_D_ADDITIVE && attn_tensor_count(&shape) != attn_tensor_count(t)) {
+        *t = (struct attn_tensor){0};
+        judged->shared_additive = shape;
+        judged->shared_additive.dtype = ATTN_F64;
+        return read_numbers(rd, &in, &judged->shared_additive, err);
+    }
     return g != ATTN_D_ADDITIVE && other_layout ? read_turned(rd, &in, t, err)
                                                 : read_numbers(rd, &in, t, err);
 }

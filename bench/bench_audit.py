@@ -22,8 +22,8 @@ from problems import Generator  # noqa: E402
 from tensors import plain, read  # noqa: E402
 
 ORDER = ["Q", "K", "V", "S", "M", "A", "H", "Y", "dH", "dV", "dA", "dS", "dQ", "dK", "dW_O", "dW_Q",
-         "dW_K", "dW_V", "dX", "dX_kv", "db_Q", "db_K", "db_V", "db_O", "dsink",
-         "dv_a"]            # d_additive is judged only where masks.additive has every axis
+         "dW_K", "dW_V", "dX", "dX_kv", "db_Q", "db_K", "db_V", "db_O", "d_additive", "dsink",
+         "dv_a"]
 SCOPES = {"all objects": None, "A and Y": {"A", "Y"}, "Y alone": {"Y"}}
 PRECISIONS = ["float64", "float32", "float16", "bfloat16"]
 CLEAR = 10               # a fault counts where it moves a number by so many tolerances

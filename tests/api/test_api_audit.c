@@ -5,6 +5,7 @@
  */
 #include <criterion/criterion.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "ask.h"
@@ -180,6 +181,39 @@ Test(api_audit, gradients_of_torch_weights_come_out_in)
     cr_expect_eq(ask_number(a.json, "first_difference.index.0"), 2);
     cr_expect_eq(ask_number(a.json, "first_difference.index.1"), 1);
     asked_free(&a);
+}
+
+/* Two heads share one bias: d_additive is the sum over both, which is what is sent. */
+Test(api_audit, the_gradient_of_a_shared_bias_is_a_sum)
+{
+    static const char PROBLEM_OF[] =
+        "\"shapes\":{\"heads\":2},\"inputs\":{\"Q\":[[1,0],[0,1]],\"K\":[[0,1],[1,2]],"
+        "\"V\":[[1,2],[3,7]]},\"masks\":{\"additive\":[[0,1],[0.5,0]]},"
+        "\"gradients\":{\"of\":\"H\"}";
+    char body[1024], *text;
+    struct asked right, a;
+    json_t *given;
+
+    snprintf(body, sizeof body, "{%s}", PROBLEM_OF);
+    right = ask(api_attention, body);
+    cr_assert_eq(right.status, 200, "%s", ask_text(right.json, "detail"));
+    given = (json_t *)(uintptr_t)ask_at(right.json, "gradients.d_additive");
+    cr_assert_eq(json_array_size(given), 2);
+    for (int wrong = 0; wrong < 2; wrong++) {
+        if (wrong)
+            json_array_set_new(json_array_get(given, 1), 0, json_real(0.75));
+        text = json_dumps(given, JSON_REAL_PRECISION(17));
+        snprintf(body, sizeof body, "{%s,\"candidate\":{\"d_additive\":%s}}", PROBLEM_OF,
+                 text);
+        free(text);
+        a = ask(api_audit, body);
+        cr_assert_eq(a.status, 200, "%s", ask_text(a.json, "detail"));
+        cr_expect_str_eq(ask_text(a.json, "objects.d_additive.state"),
+                         wrong ? "wrong_here" : "correct");
+        cr_expect_null(ask_at(a.json, "objects.d_additive.first_difference"));
+        asked_free(&a);
+    }
+    asked_free(&right);
 }
 
 Test(api_audit, companions_are_judged_and_held_against_the_main_problem)
