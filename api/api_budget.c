@@ -173,6 +173,12 @@ static size_t traces_text(const struct api_request *r)
     return multiply(r->traces, add(multiply(r->p.d.T_kv, key), add(output, KEY_NAMES)));
 }
 
+/* In a file's header the frame is one string, its quotes escaped, beside the rows. */
+static size_t frames_of(const struct api_request *r)
+{
+    return r->as_file ? 4 : 1;
+}
+
 static size_t answer_text(const struct api_request *r)
 {
     const struct attn_dims *d = &r->p.d;
@@ -186,8 +192,7 @@ static size_t answer_text(const struct api_request *r)
         bytes = add(bytes, multiply(multiply(d->B, d->T_q), PLACE_BYTES));
     if (attn_mask_of(&r->p, "documents"))
         bytes = add(bytes, multiply(multiply(d->B, d->T_kv), sizeof "false,"));
-    /* In a file's header the JSON is one string, its quotes escaped. */
-    return r->as_file ? add(bytes, 3 * FRAME_BYTES) : bytes;
+    return add(bytes, FRAME_BYTES * (frames_of(r) - 1));
 }
 
 void api_budget(const struct api_ctx *ctx, const struct api_request *r,
@@ -220,9 +225,10 @@ uint64_t api_work_ns(const struct api_request *r, const struct api_budget *budge
 
     if (needs_pairs(r) || r->audit == ATTN_AUDIT_FULL)
         return UINT64_MAX;
-    return add(add(FIXED_NS, multiply(pairs, PAIR_NS)),
-               add(multiply(products, PRODUCT_NS),
-                   multiply(budget->answer - FRAME_BYTES, ANSWER_BYTE_NS)));
+    return add(
+        add(FIXED_NS, multiply(pairs, PAIR_NS)),
+        add(multiply(products, PRODUCT_NS),
+            multiply(budget->answer - FRAME_BYTES * frames_of(r), ANSWER_BYTE_NS)));
 }
 
 /* ---- refusals ---- */

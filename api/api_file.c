@@ -12,7 +12,7 @@
 enum {
     LENGTH_BYTES = 8,
     ALIGN = 8,            /* of the data                                       */
-    ROOM = 128 << 10,     /* for length and header, until they are known       */
+    ROOM = 48 << 10,      /* for length and header, until they are known       */
     MOVED_MAX = 512 << 10 /* data that is moved rather than padded up to       */
 };
 

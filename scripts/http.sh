@@ -41,6 +41,9 @@ suite run_probe.py "$binary"
 suite run_contributing.py "$binary"
 suite run_scripts.py "$binary"
 suite run_coding.py "$binary"
+# Sanitizers bring an allocator and memory of their own.
+[ -n "${ASAN_OPTIONS:-}" ] || suite run_allocations.py "$binary"
+[ -n "${ASAN_OPTIONS:-}" ] || suite run_memory.py "$binary"
 rm -f "$log"
 echo "$passed passed, $failed failed"
 exit $status

@@ -8,7 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WASTE_MIN_BYTES = 64 << 10 };
+enum {
+    WASTE_MIN_BYTES = 64 << 10,
+    WARM_BUFFER_MAX = 64 << 20 /* larger ones are rare: their memory is given back */
+};
 
 /* Takes bytes from the budget, or takes nothing and says false. */
 bool srv_held_take(struct srv_held *held, size_t bytes)
@@ -74,7 +77,8 @@ struct api_buffer srv_buffers_take(struct srv_buffers *buffers, size_t want)
     return taken;
 }
 
-/* Keeps the buffer warm if the store has room for it, frees it otherwise. */
+/* Keeps the buffer warm if it is not too large and the store has room for it, frees it
+   otherwise. */
 void srv_buffers_give(struct srv_buffers *buffers, struct api_buffer *buffer)
 {
     bool kept = false;
@@ -82,7 +86,7 @@ void srv_buffers_give(struct srv_buffers *buffers, struct api_buffer *buffer)
     if (buffer->p == NULL)
         return;
     pthread_mutex_lock(&buffers->lock);
-    if (buffers->count < SRV_WARM_MAX &&
+    if (buffer->cap <= WARM_BUFFER_MAX && buffers->count < SRV_WARM_MAX &&
         buffer->cap <= buffers->max_bytes - buffers->bytes) {
         buffers->warm[buffers->count++] = *buffer;
         buffers->bytes += buffer->cap;
@@ -97,11 +101,23 @@ void srv_buffers_give(struct srv_buffers *buffers, struct api_buffer *buffer)
 /* Moves a short text out of a large buffer, which becomes free for the next large one. */
 void srv_buffers_shrink(struct srv_buffers *buffers, struct api_buffer *buffer)
 {
-    struct api_buffer small = {.len = buffer->len, .cap = buffer->len};
+    struct api_buffer small;
 
-    if (!is_waste(buffer->cap, buffer->len) || (small.p = malloc(small.cap)) == NULL)
+    if (!is_waste(buffer->cap, buffer->len))
         return;
-    memcpy(small.p, buffer->p, small.len);
+    small = srv_buffers_take(buffers, buffer->len);
+    if (small.cap < buffer->len) {
+        char *p = realloc(small.p, buffer->len);
+
+        if (p == NULL) {
+            srv_buffers_give(buffers, &small);
+            return;
+        }
+        small.p = p;
+        small.cap = buffer->len;
+    }
+    memcpy(small.p, buffer->p, buffer->len);
+    small.len = buffer->len;
     srv_buffers_give(buffers, buffer);
     *buffer = small;
 }
