@@ -148,7 +148,7 @@ const struct attn_pack *attn_pack_of(enum attn_dtype dtype)
 {
     const struct attn_pack *best = NULL;
 
-    for (size_t n = 0; !best && n < WIDTH_COUNT; n++)
+    for (size_t n = 0; !best && n < attn_pack_widths(); n++)
         best = attn_pack_width(dtype, n);
     return best;
 }
