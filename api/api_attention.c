@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "api/api_answer.h"
+#include "api/api_request.h"
 
 /* The rows that a sampled audit looks at are drawn from this seed, which the answer
  * states. */
@@ -21,6 +22,18 @@ static bool read_request(struct api_work *w, struct api_err *err)
     return ok;
 }
 
+static void inject(struct api_work *w)
+{
+    const struct attn_fault_row *fault = w->r.inject;
+
+    w->swap = attn_fault_swap(fault);
+    w->r.gradients.inject = fault;
+    if (!attn_fault_visible(fault, &w->r.p) ||
+        (attn_fault_of_gradients(fault) && !w->r.has_gradients))
+        api_warn(&w->r, "The injected fault changes nothing in this problem: the catalog "
+                        "says in visible_when what it needs.");
+}
+
 /* Refuses before memory is taken; what is injected is decided here too. */
 static bool plan_work(struct api_work *w, struct api_budget *budget, struct api_err *err)
 {
@@ -32,7 +45,8 @@ static bool plan_work(struct api_work *w, struct api_budget *budget, struct api_
             err, "contradiction", "/ablations",
             "Ablations are measured against the right layer: ask for them without "
             "\"inject\".");
-    w->swap = w->r.inject ? attn_fault_swap(w->r.inject) : NULL;
+    if (w->r.inject)
+        inject(w);
     if (!attn_plan(&w->r.p, api_needs(&w->r), w->r.path, arena->size - arena->used,
                    &w->plan, &core))
         return api_fail_core(err, &core);

@@ -497,6 +497,8 @@ struct attn_grad_ask {
     uint32_t with_respect_to;      /* bit per enum attn_gradient; 0, or every one that exists in
                                       the problem = everything `of` has                          */
     bool check;
+    const struct attn_fault_row *inject; /* a fault of the backward pass is run and checked;
+                                            any other, or NULL, changes nothing here         */
 };
 
 struct attn_grad_check {           /* central differences in float64 on sampled entries          */
@@ -504,6 +506,7 @@ struct attn_grad_check {           /* central differences in float64 on sampled 
     size_t entries;
     double worst_relative_error, tolerance, step;
     int worst;                     /* enum attn_gradient                                         */
+    int first;                     /* the first one beyond the tolerance, or -1                  */
     size_t worst_at;               /* flat place                                                 */
     double analytic, numeric;
     bool pass;
@@ -619,6 +622,8 @@ const char *attn_fault_fix(const struct attn_fault_row *row);
 const char *attn_fault_visible_when(const struct attn_fault_row *row);
 const char *attn_fault_caught_by(const struct attn_fault_row *row);   /* check id that fails first */
 bool attn_fault_visible(const struct attn_fault_row *row, const struct attn_problem *p);
+/* Of the backward pass: its swap replaces no stage, see struct attn_grad_ask. */
+bool attn_fault_of_gradients(const struct attn_fault_row *row);
 const struct attn_swap *attn_fault_swap(const struct attn_fault_row *row);
 
 /* ---- somebody else's layer: audit of a candidate (attn_diagnose.c) -------------------------------- */

@@ -91,7 +91,7 @@ static bool check_gradients(struct attn_auditor *a, struct attn_finding *f)
         return true;
     }
     f->status = check->pass ? ATTN_PASS : ATTN_FAIL;
-    f->gradient = check->pass ? -1 : check->worst;
+    f->gradient = check->first;
     f->expected =
         "Each analytic entry equals (f(x + step) - f(x - step)) / (2 step) of the layer "
         "in float64, within a relative error of {1}.";
@@ -109,9 +109,6 @@ static bool check_gradients(struct attn_auditor *a, struct attn_finding *f)
     f->fact[3] = check->analytic;
     f->fact[4] = check->numeric;
     f->fact[5] = check->step;
-    f->has_place = !check->pass;
-    f->at[0] = check->worst_at;
-    f->at[1] = f->at[2] = f->at[3] = SIZE_MAX;
     return true;
 }
 

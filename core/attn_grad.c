@@ -25,6 +25,12 @@ static bool is_alias(const struct attn_grad_ask *ask, enum attn_gradient g)
     return g == ATTN_D_ADDITIVE || (int)g == attn_grad_known(ask);
 }
 
+/* A fault is there to be caught. */
+static bool is_checked(const struct attn_grad_ask *ask)
+{
+    return ask->check || attn_grad_faulty(ask);
+}
+
 size_t attn_grad_bytes(const struct attn_problem *p, const struct attn_grad_ask *ask)
 {
     const uint32_t closure = attn_grad_closure(p, ask);
@@ -39,7 +45,9 @@ size_t attn_grad_bytes(const struct attn_problem *p, const struct attn_grad_ask 
         bytes += attn_grad_tensor_bytes(&shape);
     }
     bytes += attn_grad_pairs_bytes(p) + attn_grad_inputs_bytes(p);
-    return bytes + (ask->check ? attn_grad_check_bytes(p, ask) : 0);
+    if (attn_grad_faulty(ask))
+        bytes += attn_grad_inject_bytes(p, ask);
+    return bytes + (is_checked(ask) ? attn_grad_check_bytes(p, ask) : 0);
 }
 
 /* Takes the gradients of `set` that are not there yet. */
@@ -126,7 +134,7 @@ bool attn_grad(const struct attn_problem *p, const struct attn_trace *trace,
     const size_t start = attn_arena_mark(arena);
 
     assert(ask->cotangent.p != NULL);
-    *grads = (struct attn_grads){.check = {.worst = -1}};
+    *grads = (struct attn_grads){.check = {.worst = -1, .first = -1}};
     if (!check_asked(p, ask, err))
         return false;
     if (known >= 0)
@@ -135,7 +143,8 @@ bool attn_grad(const struct attn_problem *p, const struct attn_trace *trace,
     bool ok = take(&run, keep, err);
     const size_t scratch = attn_arena_mark(arena);
 
-    ok = ok && take(&run, attn_grad_closure(p, ask), err) && backward(&run, err);
+    ok = ok && take(&run, attn_grad_closure(p, ask), err) && backward(&run, err) &&
+         (!attn_grad_faulty(ask) || attn_grad_inject(&run, keep, err));
     attn_arena_release(arena, ok ? scratch : start);
     if (!ok)
         return false;
@@ -143,6 +152,6 @@ bool attn_grad(const struct attn_problem *p, const struct attn_trace *trace,
     for (int g = 0; g < ATTN_GRADIENT_COUNT; g++)
         if (asked >> g & 1)
             grads->t[g] = run.g[g];
-    return !ask->check || attn_grad_check_run(p, ask, attn_grad_check_entries(p),
-                                              CHECK_SEED, arena, exec, grads, err);
+    return !is_checked(ask) || attn_grad_check_run(p, ask, attn_grad_check_entries(p),
+                                                   CHECK_SEED, arena, exec, grads, err);
 }

@@ -71,6 +71,12 @@ bool attn_grad_next_rows(const struct attn_grad_run *run, size_t b, size_t h, si
 struct attn_mat attn_grad_rows_at(struct attn_mat m, size_t i0, size_t i1);
 struct attn_mat attn_grad_columns(struct attn_mat m, size_t c0, size_t cols);
 
+/* A fault of the backward pass (attn_grad_inject.c). */
+bool attn_grad_faulty(const struct attn_grad_ask *ask);
+size_t attn_grad_inject_bytes(const struct attn_problem *p,
+                              const struct attn_grad_ask *ask);
+bool attn_grad_inject(struct attn_grad_run *run, uint32_t set, struct attn_err *err);
+
 /* Central differences of `entries` places a tensor (SIZE_MAX = all of them). */
 size_t attn_grad_check_entries(
     const struct attn_problem *p); /* what a request can afford */

@@ -236,6 +236,8 @@ static bool judge(struct check_run *run, enum attn_gradient g,
         }
     }
     check->entries++;
+    if (check->first < 0 && !(best <= check->tolerance))
+        check->first = (int)g;
     if (check->worst < 0 || best > check->worst_relative_error) {
         check->worst = (int)g;
         check->worst_relative_error = best;
@@ -396,7 +398,7 @@ bool attn_grad_check_run(const struct attn_problem *p, const struct attn_grad_as
 {
     const size_t mark = attn_arena_mark(arena);
     struct attn_grad_check check = {
-        .worst = -1, .step = STEPS[0], .tolerance = TOLERANCES[p->dtype]};
+        .worst = -1, .first = -1, .step = STEPS[0], .tolerance = TOLERANCES[p->dtype]};
     struct check_run run = {.ask = ask, .exec = exec, .arena = arena, .check = &check};
     struct attn_tensor of = in_float64(ask->cotangent);
     bool ok = promote(&run, p, err) && (p->additive.p == NULL || spread_bias(&run, err));

@@ -199,6 +199,10 @@ uint32_t attn_grad_needs(const struct attn_problem *p, const struct attn_grad_as
     const int known = attn_grad_known(ask);
     uint32_t held = 0;
 
+    if (attn_grad_faulty(ask)) /* a wrong step may read anything */
+        held |= ATTN_BIT(ATTN_Q) | ATTN_BIT(ATTN_K) | ATTN_BIT(ATTN_V) |
+                ATTN_BIT(ATTN_S) | ATTN_BIT(ATTN_ALLOWED) | ATTN_BIT(ATTN_A) |
+                ATTN_BIT(ATTN_H);
     if (closure & G(DW_O))
         held |= ATTN_BIT(ATTN_H);
     if ((closure & G(DA)) && known != ATTN_DA)

@@ -543,6 +543,7 @@ Test(attn_audit, gradients_are_reported_as_their_check_says)
         struct attn_err err = {0};
 
         grads.check.pass = pass != 0;
+        grads.check.first = pass != 0 ? -1 : ATTN_DW_Q;
         cr_assert(attn_audit_trace(&m.p, &r.plan, &r.trace, &grads, ATTN_AUDIT_FULL, 1,
                                    NULL, &arena, NULL, &found, &err));
         cr_assert_eq(finding(&found, "gradients")->status, pass ? ATTN_PASS : ATTN_FAIL);

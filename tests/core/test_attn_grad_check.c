@@ -100,3 +100,46 @@ Test(attn_grad_check, check_finds_one_wrong_entry)
             break;
         }
 }
+
+/* ---- faults of the backward pass --------------------------------------------------- */
+
+/* Whatever else was asked, nothing before the fault's own object is blamed. */
+static bool blames(const struct attn_fault_row *fault, uint64_t seed)
+{
+    const int object = attn_gradient_find(attn_fault_object(fault));
+    struct asked_grads g;
+    bool found = false;
+
+    make_grads_draw(&g, seed, seed % 3 == 0 ? ATTN_F32 : ATTN_F64);
+    g.ask.inject = fault;
+    if (attn_fault_visible(fault, &g.made.p)) {
+        make_grads(&g);
+        cr_assert(g.ok && g.grads.check.done, "%s, seed %llu: code %d",
+                  attn_fault_name(fault), (unsigned long long)seed, (int)g.err.code);
+        cr_assert(g.grads.check.pass == (g.grads.check.first < 0));
+        cr_assert(g.grads.check.first < 0 || g.grads.check.first >= object,
+                  "%s, seed %llu: blamed %s", attn_fault_name(fault),
+                  (unsigned long long)seed, ATTN_GRADIENTS[g.grads.check.first].name);
+        found = g.grads.check.first == object;
+    }
+    make_grads_free(&g);
+    return found;
+}
+
+Test(attn_grad_check, an_injected_fault_is_blamed_on_its_object)
+{
+    size_t faults = 0;
+
+    for (size_t n = 0; n < attn_fault_count(); n++) {
+        const struct attn_fault_row *fault = attn_fault_at(n);
+        size_t found = 0;
+
+        if (!attn_fault_of_gradients(fault))
+            continue;
+        faults++;
+        for (uint64_t seed = 100; seed < 400; seed++)
+            found += blames(fault, seed);
+        cr_assert_gt(found, 0, "%s was never found", attn_fault_name(fault));
+    }
+    cr_assert_gt(faults, 10);
+}
