@@ -59,6 +59,12 @@ bool api_put_sentence(struct api_buffer *b, const char *sentence, const double *
     return api_put_string(b, text);
 }
 
+/* Joined heads and Y have no head axis; H counts for H_heads too, which has. */
+static bool is_joined(const struct attn_finding *f)
+{
+    return (f->object == ATTN_H || f->object == ATTN_Y) && f->at[3] == SIZE_MAX;
+}
+
 /* The first difference: batch, head, row and column, named as the object's axes are. */
 static bool put_at(struct api_buffer *b, const struct attn_finding *f)
 {
@@ -68,11 +74,11 @@ static bool put_at(struct api_buffer *b, const struct attn_finding *f)
 
     if (!f->has_place)
         return ok && api_puts(b, "null");
-    if (f->gradient >= 0) {
-        name[2] = "row";
-        name[3] = "column";
+    if (is_joined(f)) {
+        name[1] = "query";
+        name[2] = "feature";
     }
-    for (int a = 0; f->gradient < 0 && axis[a] != ATTN_AX_END; a++) {
+    for (int a = 0; axis[a] != ATTN_AX_END; a++) {
         const bool keys = axis[a] == ATTN_AX_TKV || axis[a] == ATTN_AX_TNEW;
 
         if (keys)

@@ -87,8 +87,8 @@ bool attn_check_mix(struct attn_auditor *a, struct attn_finding *f)
         "{4} expected, {5} found, at the first number that differs; {6} is allowed "
         "there.",
         "A row of H lies between the smallest and the largest value that it reads: "
-        "weights only mix, "
-        "and an empty row is what empty_rows says.",
+        "weights only mix (with a sink, 0 mixes in), and an empty row is what empty_rows "
+        "says.",
     };
     static const struct attn_words recomputed = {
         "Each row of H is the sum over keys of A_ij v_j; A is not held, so its row is "

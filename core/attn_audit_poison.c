@@ -181,7 +181,8 @@ bool attn_check_poison(struct attn_auditor *a, struct attn_finding *f)
         attn_arena_release(a->arena, mark);
     }
     if (keys == 0)
-        attn_finding_skip(f, "Some query may read every key of the items looked at.");
+        attn_finding_skip(f,
+                          "Every key of the items looked at may be read by some query.");
     else
         attn_finding_set(f, &diff, &words);
     f->fact[7] = (double)keys;

@@ -71,7 +71,8 @@ static void mix_error(const struct attn_auditor *a, struct attn_rows rows,
 
     for (size_t h = 0; h < a->p->d.h; h++) {
         const size_t from = attn_place4(V, rows.b0, attn_kv_head(&a->p->d, h), 0);
-        const double relative = weight_error(a, rows, h);
+        /* Weights sum to 1 at most on either path. */
+        const double relative = fmin(weight_error(a, rows, h), 2.0);
 
         for (size_t c = 0; c < d_v; c++) {
             double v = 0.0;

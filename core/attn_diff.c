@@ -118,6 +118,9 @@ void attn_finding_set(struct attn_finding *f, const struct attn_diff *diff,
     f->fact[4] = diff->want;
     f->fact[5] = diff->got;
     f->fact[6] = diff->allowed;
+    if (diff->bad && !isfinite(diff->got) && !isfinite(diff->want))
+        f->observed = "{5} found, at the first number that is not finite: here or on the "
+                      "way to it the layer left the range of its dtype.";
     f->has_place = diff->bad;
     if (!diff->bad)
         return;
