@@ -100,8 +100,9 @@ static const char *const PARAM_KINDS[ATTN_PARAM_KIND_COUNT] = {
         "whole numbers (B,T_kv), -1 = no document; rank 1 for one sequence",
     [ATTN_PARAM_SEGMENTS] = "lengths of the documents of each item, in order",
     [ATTN_PARAM_CU_SEQLENS] = "cumulated lengths from 0 to T_kv",
-    [ATTN_PARAM_NEXT_ID] =
-        "whole numbers (B): document of the token just outside the block",
+    [ATTN_PARAM_NEXT_ID] = "whole numbers (B), or one for one sequence: document of the "
+                           "token just outside the "
+                           "block",
     [ATTN_PARAM_PAIRS] = "booleans (T_q,T_kv), (B,T_q,T_kv) or (B,h,T_q,T_kv)",
 };
 
@@ -120,6 +121,22 @@ static bool put_mask_parameters(struct api_buffer *b, const struct attn_mask_row
              api_put_bool_member(b, "one_of", param->one_of > 0) && api_puts(b, "}");
     }
     return ok && api_puts(b, "]");
+}
+
+/* Not a rule of the table: it forbids where it is -Infinity and moves the scores
+   elsewhere. */
+static bool put_additive(struct api_buffer *b)
+{
+    return api_put_comma(b) && api_puts(b, "{") &&
+           api_put_text_member(b, "name", "additive") &&
+           api_put_text_member(
+               b, "rule", "Its numbers are added to S; -Infinity forbids the pair.") &&
+           api_put_text_member(b, "given_as", "tensor") && api_put_key(b, "parameters") &&
+           api_puts(b, "[{") && api_put_text_member(b, "name", "pairs") &&
+           api_put_text_member(b, "takes",
+                               "numbers or \"-Infinity\", (T_q,T_kv), (B,T_q,T_kv) or "
+                               "(B,h,T_q,T_kv)") &&
+           api_put_bool_member(b, "one_of", false) && api_puts(b, "}]}");
 }
 
 static bool put_masks(struct api_buffer *b, const struct api_limits *limits)
@@ -142,7 +159,7 @@ static bool put_masks(struct api_buffer *b, const struct api_limits *limits)
              api_put_key(b, "parameters") && put_mask_parameters(b, row) &&
              api_puts(b, "}");
     }
-    return ok && api_puts(b, "]");
+    return ok && put_additive(b) && api_puts(b, "]");
 }
 
 static bool put_scores(struct api_buffer *b, const struct api_limits *limits)

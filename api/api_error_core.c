@@ -56,6 +56,8 @@ static const char *place_of(const char *object, char *out)
     for (int k = 0; k < ATTN_INPUT_COUNT; k++)
         if (strcmp(ATTN_INPUTS[k].name, object) == 0)
             return ATTN_INPUTS[k].place;
+    if (attn_gradient_find(object) >= 0)
+        return "/gradients/with_respect_to";
     dot = strchr(object, '.');
     place =
         parent_place(object, dot != NULL ? (size_t)(dot - object) : strlen(object), out);
@@ -201,10 +203,19 @@ static bool fail_memory(struct api_err *err, const char *where,
 static bool fail_overflow(struct api_err *err, const char *where,
                           const struct attn_err *core)
 {
-    if (core->axis == NULL || core->got == SIZE_MAX)
-        return api_fail(err, "too-large", where,
-                        "The sizes of %s multiply to more than can be counted.",
-                        named(core->object, "this request"));
+    char pointer[API_POINTER_MAX];
+
+    if (core->axis == NULL || core->got == SIZE_MAX) {
+        api_fail(err, "too-large", where != NULL ? where : "/shapes",
+                 "The sizes of %s multiply to more than can be counted.",
+                 named(core->object, "this request"));
+        snprintf(err->expected, sizeof err->expected, "at most %zu bytes", SIZE_MAX);
+        snprintf(err->observed, sizeof err->observed, "more");
+        return false;
+    }
+    if (core->object != NULL && strcmp(core->object, "shapes") == 0 &&
+        strchr(core->axis, '*') == NULL)
+        where = api_pointer(pointer, "/shapes", declared_name(core->axis));
     return api_fail_numbers(err, "too-large", where, core->object, core->want, core->got,
                             "%s: %s is %zu; at most %zu is possible.",
                             named(core->object, "This request"), core->axis, core->got,
@@ -214,7 +225,7 @@ static bool fail_overflow(struct api_err *err, const char *where,
 static bool fail_range(struct api_err *err, const char *where,
                        const struct attn_err *core)
 {
-    if (core->want == core->got)
+    if (core->want == 0 && core->got == 0)
         return api_fail(err, "bad-value", where, "%s is outside its range.",
                         named(core->object, "A parameter"));
     return api_fail_numbers(

@@ -201,7 +201,7 @@ bool api_read_int(const json_t *v, const char *pointer, int64_t min, int64_t max
                         api_type_name(NULL, v));
     if (json_is_real(v)) {
         real = json_real_value(v);
-        api_number_write_f64(text, real);
+        text[api_number_write_f64(text, real)] = '\0';
         if (real != floor(real) || fabs(real) > API_WHOLE_MAX)
             return fail_whole(err, pointer, min, max, text);
         *out = (int64_t)real;

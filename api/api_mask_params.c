@@ -183,6 +183,13 @@ static bool read_next_id(struct api_reading *rd, struct attn_mask *m,
                          struct api_err *err)
 {
     (void)m;
+    if (rd->r->p.d.B == 1 && json_is_number(v)) {
+        int64_t *id = api_take(rd, sizeof *id, pointer, err);
+
+        rd->r->next_id = id;
+        return id != NULL &&
+               api_read_int(v, pointer, -1, (int64_t)API_WHOLE_MAX, id, err);
+    }
     if (!read_whole(rd, v, pointer, 0, -1, (int64_t)API_WHOLE_MAX, &arg->table, err))
         return false;
     rd->r->next_id = arg->table.p;
@@ -252,11 +259,12 @@ static bool items_from_lists(const struct api_reading *rd, const json_t *lists,
                              struct api_err *err)
 {
     const size_t B = rd->r->p.d.B, T_kv = rd->r->p.d.T_kv;
+    const json_t *first = json_array_get(lists, 0);
     char place[API_POINTER_MAX];
 
-    if (B == 1 && !json_is_array(json_array_get(lists, 0)))
+    if (B == 1 && !json_is_array(first))
         return item(lists, pointer, T_kv, ids, err);
-    if (json_array_size(lists) != B)
+    if (json_array_size(lists) != B && (first == NULL || json_is_array(first)))
         return api_fail_numbers(
             err, "wrong-shape", pointer, "M", B, json_array_size(lists),
             "There are %zu items, but %zu lists.", B, json_array_size(lists));

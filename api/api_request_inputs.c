@@ -9,6 +9,15 @@
 
 /* ---- fields ---- */
 
+/* Not a wrong number but one that no memory holds. */
+static bool fail_beyond(struct api_err *err, const char *pointer, double size)
+{
+    api_fail(err, "too-large", pointer, "A size of %.17g is beyond every limit.", size);
+    snprintf(err->expected, sizeof err->expected, "at most %.0f", API_WHOLE_MAX);
+    snprintf(err->observed, sizeof err->observed, "%.17g", size);
+    return false;
+}
+
 static bool read_declared(void *into, const struct api_doc *doc, const json_t *v,
                           const char *pointer, struct api_err *err)
 {
@@ -27,6 +36,9 @@ static bool read_declared(void *into, const struct api_doc *doc, const json_t *v
     (void)doc;
     while (strcmp(declared[n].pointer, pointer) != 0)
         n++;
+    if (json_is_integer(v) ? json_integer_value(v) > (json_int_t)API_WHOLE_MAX
+                           : json_number_value(v) > API_WHOLE_MAX)
+        return fail_beyond(err, pointer, json_number_value(v));
     return api_read_size(v, pointer, 1, SIZE_MAX, declared[n].size, err);
 }
 

