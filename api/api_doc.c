@@ -128,9 +128,10 @@ const struct api_span *api_doc_span(const struct api_doc *doc, const json_t *nod
 }
 
 json_t *api_doc_tree(const struct api_doc *doc, const json_t *node, const char *pointer,
-                     size_t max_leaves, struct api_err *err)
+                     size_t max_entries, struct api_err *err)
 {
     const struct api_span *span = api_doc_span(doc, node);
+    size_t entries;
     json_error_t e;
     json_t *tree;
 
@@ -138,10 +139,11 @@ json_t *api_doc_tree(const struct api_doc *doc, const json_t *node, const char *
         api_fail(err, "wrong-type", pointer, "A list is expected here.");
         return NULL;
     }
-    if (span->leaves > max_leaves) {
-        api_fail_numbers(err, "bad-value", pointer, NULL, max_leaves, span->leaves,
+    entries = span->leaves + span->arrays - 1;
+    if (entries > max_entries) {
+        api_fail_numbers(err, "bad-value", pointer, NULL, max_entries, entries,
                          "The list has %zu entries; at most %zu are possible here.",
-                         span->leaves, max_leaves);
+                         entries, max_entries);
         return NULL;
     }
     tree = json_loadb(span->begin, (size_t)(span->end - span->begin), 0, &e);

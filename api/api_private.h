@@ -90,7 +90,7 @@ struct api_span {
     size_t odd_at[ATTN_RANK_MAX + 1];
     size_t odd_want, odd_got;
     bool has_numbers, has_strings, has_booleans, has_nulls;
-    size_t leaves;
+    size_t leaves, arrays;             /* values; arrays of all depths, its own counted too   */
 };
 
 struct api_doc {
@@ -133,9 +133,10 @@ void api_doc_close(struct api_doc *doc);
 
 /* The span that a node stands for; NULL when the node is an ordinary value. */
 const struct api_span *api_doc_span(const struct api_doc *doc, const json_t *node);
-/* A small lifted array as an ordinary tree (lists of names, positions); caller decrefs. */
+/* A small lifted array as an ordinary tree (lists of names, positions) of at most max_entries values
+   and arrays; caller decrefs.  An array in it is no mark: its nodes must not go to api_doc_span. */
 json_t *api_doc_tree(const struct api_doc *doc, const json_t *node, const char *pointer,
-                     size_t max_leaves, struct api_err *err);
+                     size_t max_entries, struct api_err *err);
 
 /* ---- reading fields (api_field.c) ----------------------------------------------------------------- */
 

@@ -55,6 +55,7 @@ void api_shape_leaf(struct api_shape *s, unsigned level, const size_t *index)
 
 void api_shape_open(struct api_shape *s, unsigned level, const size_t *index)
 {
+    s->span.arrays++;
     if (s->leaf_rank != 0 && level >= s->leaf_rank)
         odd(s, API_ODD_ARRAY, level, index, s->leaf_rank, level + 1);
     if (level == ATTN_RANK_MAX)

@@ -48,11 +48,11 @@ Test(api_doc, finds_spans_and_trees)
     cr_expect(api_doc_span(&doc, json_object_get(doc.root, "b")) == NULL);
     cr_expect(api_doc_span(&doc, json_object_get(doc.root, "c")) == NULL);
     cr_expect(api_doc_span(&doc, json_object_get(doc.root, "a")) == &doc.span[0]);
-    list = api_doc_tree(&doc, json_object_get(doc.root, "a"), "/a", 3, &err);
+    list = api_doc_tree(&doc, json_object_get(doc.root, "a"), "/a", 4, &err);
     cr_assert(list != NULL && json_array_size(list) == 3);
     cr_expect_str_eq(json_string_value(json_array_get(list, 0)), "x");
     json_decref(list);
-    cr_expect(api_doc_tree(&doc, json_object_get(doc.root, "a"), "/a", 2, &err) == NULL);
+    cr_expect(api_doc_tree(&doc, json_object_get(doc.root, "a"), "/a", 3, &err) == NULL);
     cr_expect_str_eq(err.name, "bad-value");
     err = (struct api_err){0};
     cr_expect(api_doc_tree(&doc, json_object_get(doc.root, "c"), "/c", 9, &err) == NULL);
