@@ -8,6 +8,7 @@
  * cache: in each case the right layer gives the same numbers in both problems, so two
  * rows are held against each other exactly when their right outputs agree.
  */
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -90,6 +91,7 @@ static void compare(const struct rows *main, const struct rows *companion,
 {
     const size_t width = main->width;
 
+    assert(main->observed != NULL && companion->observed != NULL);
     for (size_t n = 0; n < companion->count; n++) {
         const size_t m = find_row(main, companion, n);
         const double *x, *y;
@@ -143,7 +145,7 @@ bool api_rows_compare(struct api_ctx *ctx, const struct attn_exec *exec,
 {
     static const enum attn_object OF[] = {ATTN_Y, ATTN_H};
     const size_t mark = attn_arena_mark(&ctx->arena);
-    struct rows of_main, of_companion;
+    struct rows of_main = {0}, of_companion = {0};
 
     *alike = (struct api_rows_alike){.object = ATTN_H, .same_bits = true};
     for (size_t n = 0; n < API_COUNT(OF) && !alike->given; n++) {

@@ -122,17 +122,21 @@ def layer(problem, change=lambda step: None):
 
     group = step["kv_of"](h, g)
     S = Q @ K[:, group].transpose(0, 1, 3, 2) * step["scale"]
+    S = S / problem["score"].get("temperature", 1)
     cap = problem["score"].get("softcap")
     if cap:
         S = cap * np.tanh(S / cap)
     M = np.zeros_like(S)
     if "alibi" in position:
         M -= np.array(position["alibi"]["slopes"])[:, None, None] * distance
+    if "additive" in problem.get("masks", {}):
+        M += np.array(problem["masks"]["additive"], float)[:, None]    # reads "-Infinity"
     A = weights(S, np.where(allowed, M, -np.inf), problem.get("sink"), step)
     H = A @ V[:, group]
     H = step["join"](H)
     Y = H @ w["W_O"] + w.get("b_O", 0)
-    return {"Q": Q, "K": K, "V": V, "S": S, "allowed": allowed, "A": A, "H": H, "Y": Y}
+    return {"Q": Q, "K": K, "V": V, "S": S, "allowed": allowed & np.isfinite(M), "A": A,
+            "H": H, "Y": Y}
 
 
 def weights(S, M, sink, step):
