@@ -40,7 +40,8 @@ JOBS     := $(shell nproc)
 
 .DEFAULT_GOAL := help
 .PHONY: tests help deps deps-ci build run test demo clean unit http cases layers format lint asan tsan \
-        contract fuzz container bench bench-peers bench-audit readme
+        contract fuzz container bench bench-peers bench-audit readme numbers-test test-exhaustive \
+        binary-test
 .SECONDARY:
 
 help: ## list the targets

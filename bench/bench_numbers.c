@@ -14,8 +14,10 @@
 enum { NUMBERS = 200000, ROUNDS = 7 };
 
 static double value[NUMBERS];
-static char text[NUMBERS * API_NUMBER_MAX];
-static size_t text_len;
+static float value32[NUMBERS];
+static char out[NUMBERS * API_NUMBER_MAX + API_NUMBER_MAX];
+static char text[NUMBERS * API_NUMBER_MAX], text32[NUMBERS * API_NUMBER_MAX];
+static size_t text_len, text32_len;
 static double sink;
 
 static double now_ns(void)
@@ -26,40 +28,62 @@ static double now_ns(void)
     return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
 }
 
+/* ---- writing ---- */
+
 static void write_ours(void)
 {
-    static char out[NUMBERS * API_NUMBER_MAX];
+    sink += (double)(api_number_run_f64(out, value, NUMBERS) - out);
+}
+
+static void write_ours32(void)
+{
+    sink += (double)(api_number_run_f32(out, value32, NUMBERS) - out);
+}
+
+static void write_with(const char *format, bool narrow)
+{
     size_t len = 0;
 
-    for (size_t n = 0; n < NUMBERS; n++) {
-        len += api_number_write_f64(out + len, value[n]);
-        out[len++] = ',';
-    }
+    for (size_t n = 0; n < NUMBERS; n++)
+        len += (size_t)snprintf(out + len, API_NUMBER_MAX, format,
+                                narrow ? (double)value32[n] : value[n]);
     sink += (double)len;
 }
 
 static void write_snprintf(void)
 {
-    static char out[NUMBERS * API_NUMBER_MAX];
-    size_t len = 0;
-
-    for (size_t n = 0; n < NUMBERS; n++)
-        len += (size_t)snprintf(out + len, API_NUMBER_MAX, "%.17g,", value[n]);
-    sink += (double)len;
+    write_with("%.17g,", false);
 }
 
-static void write_jansson(void)
+static void write_snprintf32(void)
+{
+    write_with("%.9g,", true);
+}
+
+static void write_tree(size_t flags, bool narrow)
 {
     json_t *array = json_array();
 
     for (size_t n = 0; n < NUMBERS; n++)
-        json_array_append_new(array, json_real(value[n]));
-    char *dump = json_dumps(array, JSON_COMPACT);
+        json_array_append_new(array, json_real(narrow ? (double)value32[n] : value[n]));
+    char *dump = json_dumps(array, JSON_COMPACT | flags);
 
     sink += (double)strlen(dump);
     free(dump);
     json_decref(array);
 }
+
+static void write_jansson(void)
+{
+    write_tree(0, false);
+}
+
+static void write_jansson32(void)
+{
+    write_tree(JSON_REAL_PRECISION(9), true);
+}
+
+/* ---- reading ---- */
 
 static void read_ours(void)
 {
@@ -73,6 +97,18 @@ static void read_ours(void)
     }
 }
 
+static void read_ours32(void)
+{
+    const char *p = text32 + 1, *end = text32 + text32_len;
+    float x;
+
+    for (size_t n = 0; n < NUMBERS; n++, p++) {
+        if (api_number_read_f32(&p, end, &x) != API_NUMBER_OK)
+            abort();
+        sink += (double)x;
+    }
+}
+
 static void read_strtod(void)
 {
     char *p = text + 1;
@@ -81,22 +117,46 @@ static void read_strtod(void)
         sink += strtod(p, &p);
 }
 
-static void read_jansson(void)
+static void read_strtof(void)
 {
-    json_t *array = json_loadb(text, text_len, 0, NULL);
+    char *p = text32 + 1;
+
+    for (size_t n = 0; n < NUMBERS; n++, p++)
+        sink += (double)strtof(p, &p);
+}
+
+static void read_tree(const char *from, size_t len)
+{
+    json_t *array = json_loadb(from, len, 0, NULL);
 
     for (size_t n = 0; n < NUMBERS; n++)
         sink += json_real_value(json_array_get(array, n));
     json_decref(array);
 }
 
+static void read_jansson(void)
+{
+    read_tree(text, text_len);
+}
+
+static void read_jansson32(void)
+{
+    read_tree(text32, text32_len);
+}
+
 static const struct contestant {
     const char *question, *name;
     void (*run)(void);
 } CONTESTANTS[] = {
+    {"write a float32", "attentiond", write_ours32},
+    {"write a float32", "snprintf %.9g", write_snprintf32},
+    {"write a float32", "jansson", write_jansson32},
     {"write a float64", "attentiond", write_ours},
     {"write a float64", "snprintf %.17g", write_snprintf},
     {"write a float64", "jansson", write_jansson},
+    {"read a float32", "attentiond", read_ours32},
+    {"read a float32", "strtof", read_strtof},
+    {"read a float32", "jansson", read_jansson32},
     {"read a float64", "attentiond", read_ours},
     {"read a float64", "strtod", read_strtod},
     {"read a float64", "jansson", read_jansson},
@@ -110,18 +170,26 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-int main(void)
+static void make_numbers(void)
 {
-    static double time_ns[COUNT][ROUNDS];
     uint64_t state = 1;
 
-    text[text_len++] = '[';
     for (size_t n = 0; n < NUMBERS; n++) {
         state = state * 6364136223846793005u + 1442695040888963407u;
         value[n] = ((double)(state >> 11) * 0x1p-53 - 0.5) * 6;
-        text_len += api_number_write_f64(text + text_len, value[n]);
-        text[text_len++] = n + 1 < NUMBERS ? ',' : ']';
+        value32[n] = (float)value[n];
     }
+    text[0] = text32[0] = '[';
+    text_len = (size_t)(api_number_run_f64(text + 1, value, NUMBERS) - text);
+    text32_len = (size_t)(api_number_run_f32(text32 + 1, value32, NUMBERS) - text32);
+    text[text_len++] = text32[text32_len++] = ']';
+}
+
+int main(void)
+{
+    static double time_ns[COUNT][ROUNDS];
+
+    make_numbers();
     for (int r = 0; r < ROUNDS; r++)
         for (int c = 0; c < COUNT; c++) {
             const double begin = now_ns();

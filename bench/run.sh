@@ -29,6 +29,7 @@ echo "## One number"
 echo
 compile bench_numbers "$build"/obj/api/*.o "$build"/obj/core/*.o "$build"/obj/gen/*.o
 "$build/bench_numbers"
+[ -z "$peers" ] || "$peers/venv/bin/python" bench/numbers_orjson.py
 echo
 echo "## Attention in process: float32, B 1, 8 heads, d 64, Q K V given"
 echo

@@ -177,6 +177,34 @@ const listed = (rows, path) => Object.entries(rows).map(([name, body]) =>
 const refusedOf = (rows, path) => Object.entries(rows).map(([name, [status, body]]) =>
   ({name: `${path}: ${name}`, path, status, body: typeof body === 'string' ? body : JSON.stringify(body)}));
 
+// A safetensors file of these float64 tensors: name → [shape, numbers].
+function file(tensors, rest) {
+  const header = {__metadata__: {attentiond: JSON.stringify(rest)}};
+  const data = [];
+  let at = 0;
+  for (const [name, [shape, numbers]] of Object.entries(tensors)) {
+    data.push(Buffer.from(new Float64Array(numbers).buffer));
+    header[name] = {dtype: 'F64', shape, data_offsets: [at, at += 8 * numbers.length]};
+  }
+  const text = Buffer.from(JSON.stringify(header));
+  const length = Buffer.alloc(8);
+  length.writeBigUInt64LE(BigInt(text.length));
+  return Buffer.concat([length, text, ...data]);
+}
+
+const FILE = 'application/vnd.safetensors';
+const QKV = {Q: [[2, 2], [1, 0, 0, 1]], K: [[2, 2], [0, 1, 1, 0]], V: [[2, 2], [1, 2, 3, 4]]};
+const fileRequests = () => [
+  ...[FILE, 'application/octet-stream', `application/json;q=0.5, ${FILE}`].map((accept) =>
+    ({name: `a file for ${accept}`, status: 200, body: JSON.stringify(EVERYTHING), headers: {accept}})),
+  {name: 'a file in', status: 200, body: file(QKV, {masks: {causal: true}}), headers: {'content-type': FILE}},
+  {name: 'a file in and out', status: 200, body: file(QKV, {}), headers: {'content-type': FILE, accept: FILE}},
+  {name: 'a file that is none', status: 400, body: 'abc', headers: {'content-type': FILE}},
+  {name: 'a file cut short', status: 400, body: file(QKV, {}).subarray(0, -8), headers: {'content-type': FILE}},
+  {name: 'a tensor given twice', status: 422, body: file(QKV, {inputs: {Q: [[1]]}}), headers: {'content-type': FILE}},
+  {name: 'a tensor nobody knows', status: 422, body: file({W: QKV.Q}, {}), headers: {'content-type': FILE}},
+].map((request) => ({...request, path: '/v1/attention'}));
+
 export function requests() {
   const valid = Object.entries(VALID).map(([name, body]) =>
     ({name, path: '/v1/attention', status: 200, body: JSON.stringify(body)}));
@@ -192,6 +220,8 @@ export function requests() {
     {name: 'plan: not JSON', path: '/v1/plan', status: 400, body: '{'},
     {name: 'a text body', path: '/v1/attention', status: 415, body, headers: {'content-type': 'text/plain'}},
     {name: 'a coded body', path: '/v1/attention', status: 415, body, headers: {'content-encoding': 'gzip'}},
+    ...fileRequests(),
+    {name: 'a packed answer', path: '/v1/attention', status: 200, body, headers: {'accept-encoding': 'gzip'}},
     {name: 'an Accept that cannot be met', path: '/v1/attention', status: 406, body,
       headers: {accept: 'image/png'}},
   ];
