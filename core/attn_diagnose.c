@@ -195,7 +195,7 @@ static bool walk_back(struct judging *j, struct attn_err *err)
                                .blur = blur_of(j)};
     if (!attn_back_take(back, &j->right, err) || !attn_back_run(back, err))
         return false;
-    attn_forms_accept_gradients(back, &j->forms);
+    attn_forms_accept_gradients(back, &j->right, &j->forms);
     if (j->forms.gradients == 0)
         return true;
     back->ignore = j->forms.gradients;

@@ -137,7 +137,8 @@ bool attn_forms_normalise(const struct attn_problem *p, const struct attn_trace 
  * new. */
 bool attn_forms_accept(const struct attn_walk *w, const struct attn_trace *right,
                        struct attn_forms *forms);
-void attn_forms_accept_gradients(struct attn_back *back, struct attn_forms *forms);
+void attn_forms_accept_gradients(struct attn_back *back, const struct attn_trace *right,
+                                 struct attn_forms *forms);
 
 /* ---- fitted constants (attn_diagnose_fit.c) ---- */
 
@@ -157,6 +158,9 @@ struct attn_fit_row {
     const void *(*set)(const void *param, double value, double *room);
     /* Instead of a run: does the observed object look like the fault's? */
     bool (*resembles)(const struct attn_fit *f, double *value);
+    /* Run the stages of this row instead of the fault's own; NULL = its own. */
+    const char *as;
+    bool plain; /* the fault is tried as it stands, too, before constants are fitted */
     /* Searched between these when no proposal reproduces the target; both 0: never. */
     double low, high;
 };

@@ -87,9 +87,9 @@ static bool try_one(struct attn_inquiry *q, const struct attn_question *ask,
     if (fitted)
         return !fit || fit->resembles ||
                attn_trial_fitted(q, ask, fault, fit, causes, err);
-    if (fit && !fit->resembles)
+    if (fit && !fit->resembles && !fit->plain)
         return true;
-    if (fit)
+    if (fit && fit->resembles)
         attn_trial_resemblance(q, ask, fault, fit, causes);
     return causes->count > before ||
            attn_trial_swap(q, ask, fault, NULL, 0.0, &fault->swap, causes, err);
@@ -170,7 +170,8 @@ static bool expect(struct attn_inquiry *q, enum attn_object target, struct attn_
     return true;
 }
 
-/* First plain rows, then fitted ones, then objects that were shown but not used. */
+/* First plain rows, then objects that were shown but not used, then the same with fitted
+   constants. */
 bool attn_causes_of_object(struct attn_inquiry *q, enum attn_object target,
                            uint32_t *explained, struct attn_err *err)
 {
@@ -183,8 +184,8 @@ bool attn_causes_of_object(struct attn_inquiry *q, enum attn_object target,
     if (!expect(q, target, err))
         return false;
     for (int round = 0; round < 4 && causes.count == 0; round++) {
-        ask.unused = round >= 2;
-        if (!try_all(q, &ask, round % 2 == 1, &causes, err))
+        ask.unused = round % 2 == 1;
+        if (!try_all(q, &ask, round >= 2, &causes, err))
             return false;
     }
     attn_arena_release(q->arena, mark);

@@ -4,7 +4,9 @@
  * Start reading at FITS, at the end.
  */
 #include "core/attn_diagnose.h"
+#include "core/attn_fault_softmax.h"
 
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -340,19 +342,105 @@ static const void *set_value(const void *param, double value, double *room)
     return room;
 }
 
-static const struct attn_fit_row FITS[] = {
-    {"scale_other", "ratio", scale_ratio, set_value, NULL, 0.01, 100.0},
-    {"softcap_other", "ratio", cap_ratio, set_value, NULL, 0.05, 50.0},
-    {"rope_base_other", "base", rope_base, set_value, NULL, 0.0, 0.0},
-    {"rope_query_offset", "offset", query_offset, set_value, NULL, 0.0, 0.0},
-    {"window_other_width", "left", window_width, set_value, NULL, 0.0, 0.0},
-    {"causal_other_offset", "offset", diagonal_offset, set_value, NULL, 0.0, 0.0},
-    {"finite_mask_value", "value", fill_value, set_value, NULL, -30.0, 0.0},
-    {"bias_scaled", "ratio", bias_ratio, set_value, NULL, 0.05, 20.0},
-    {"weights_scaled", "ratio", weight_ratio, set_value, NULL, 0.01, 100.0},
-    {"output_scaled", "ratio", output_ratio, set_value, NULL, 0.01, 100.0},
-    {"dropout_in_eval", "p", NULL, NULL, looks_dropped, 0.0, 0.0},
+/* Softmax rows with another fill: the struct of the fault's own param, and the number. */
+struct filled {
+    struct softmax rows;
+    double value;
 };
+
+static double with_fill(const struct attn_run_ctx *run, struct attn_cell x)
+{
+    const struct filled *fault = run->swap->param;
+
+    return attn_fault_score(run, x) + attn_fault_bias(run, x) +
+           (attn_fault_allowed(run, x) ? 0.0 : fault->value);
+}
+
+static const void *set_fill(const void *param, double value, double *room)
+{
+    struct filled other = {*(const struct softmax *)param, value};
+
+    _Static_assert(sizeof other <= ATTN_FIT_ROOM * sizeof(double),
+                   "it fits into its room");
+    other.rows.logit = with_fill;
+    memcpy(room, &other, sizeof other);
+    return room;
+}
+
+static double largest_float(const struct attn_problem *p)
+{
+    (void)p;
+    return FLT_MAX;
+}
+
+static double largest_half(const struct attn_problem *p)
+{
+    (void)p;
+    return 65504.0;
+}
+
+/* exp of less than this is 0 in float32, and in float16. */
+static double not_below(double l, double least)
+{
+    return l < least ? -INFINITY : l;
+}
+
+static double logit_float(const struct attn_run_ctx *run, struct attn_cell x)
+{
+    return not_below(attn_fault_masked(run, x), -103.98);
+}
+
+static double logit_half(const struct attn_run_ctx *run, struct attn_cell x)
+{
+    return not_below(attn_fault_masked(run, x), -17.33);
+}
+
+/* exp may have been taken in less than float64: in float32 (and bfloat16), or in float16.
+ */
+static bool exp_bits(const struct attn_fit *f, size_t n, double *value)
+{
+    *value = n == 0 ? 32.0 : 16.0;
+    return n < 2 && f->base->c->precision != ATTN_FLOAT64;
+}
+
+static const void *set_range(const void *param, double value, double *room)
+{
+    struct softmax other = *(const struct softmax *)param;
+
+    _Static_assert(sizeof other <= ATTN_FIT_ROOM * sizeof(double),
+                   "it fits into its room");
+    other.no_maximum = value > 16.0 ? largest_float : largest_half;
+    other.logit = value > 16.0 ? logit_float : logit_half;
+    memcpy(room, &other, sizeof other);
+    return room;
+}
+
+/* The width for which a cache was allocated is above what is in it. */
+static bool cache_width(const struct attn_fit *f, size_t n, double *value)
+{
+    *value = (double)(n + 1);
+    return n < 64 && f->base->p->rope.on && f->base->p->d.T_q < f->base->p->d.T_kv;
+}
+
+/* clang-format off */
+static const struct attn_fit_row FITS[] = {
+    { "scale_other", "ratio", scale_ratio, set_value, NULL, NULL, false, 0.01, 100.0 },
+    { "softcap_other", "ratio", cap_ratio, set_value, NULL, NULL, false, 0.05, 50.0 },
+    { "rope_base_other", "base", rope_base, set_value, NULL, NULL, false, 0.0, 0.0 },
+    { "rope_query_offset", "offset", query_offset, set_value, NULL, NULL, false, 0.0, 0.0 },
+    { "decode_query_position_only", "offset", cache_width, set_value, NULL, "rope_query_offset",
+      true, 0.0, 0.0 },
+    { "window_other_width", "left", window_width, set_value, NULL, NULL, false, 0.0, 0.0 },
+    { "causal_other_offset", "offset", diagonal_offset, set_value, NULL, NULL, false, 0.0, 0.0 },
+    { "finite_mask_value", "value", fill_value, set_value, NULL, NULL, false, -30.0, 0.0 },
+    { "mask_constant_too_small", "value", fill_value, set_fill, NULL, NULL, true, -30.0, 0.0 },
+    { "softmax_overflow", "bits", exp_bits, set_range, NULL, NULL, true, 0.0, 0.0 },
+    { "bias_scaled", "ratio", bias_ratio, set_value, NULL, NULL, false, 0.05, 20.0 },
+    { "weights_scaled", "ratio", weight_ratio, set_value, NULL, NULL, false, 0.01, 100.0 },
+    { "output_scaled", "ratio", output_ratio, set_value, NULL, NULL, false, 0.01, 100.0 },
+    { "dropout_in_eval", "p", NULL, NULL, looks_dropped, NULL, false, 0.0, 0.0 },
+};
+/* clang-format on */
 
 const struct attn_fit_row *attn_fit_find(const struct attn_fault_row *row)
 {

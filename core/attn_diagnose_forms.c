@@ -348,7 +348,40 @@ static bool is_transpose(const struct attn_back *back, enum attn_gradient g)
     return true;
 }
 
-void attn_forms_accept_gradients(struct attn_back *back, struct attn_forms *forms)
+/* Q in another basis, for which every product of a query and a gradient of a query (own Q
+   and dQ) is that of the right ones; likewise K and dK. */
+static bool same_basis(const struct attn_back *back, const struct attn_trace *right,
+                       enum attn_object o, enum attn_gradient g)
+{
+    const struct attn_tensor *own = &back->c->object[o], *d = &back->c->gradient[g];
+    const struct attn_tensor *e = &right->t[o], *de = &back->right[g];
+
+    for (struct attn_cell x = {0};
+         attn_cell_in(&x, own->dim[0], own->dim[1], own->dim[2], own->dim[2]); x.j++) {
+        double expected = 0.0, observed = 0.0, size = 0.0;
+
+        for (size_t c = 0; c < own->dim[3]; c++) {
+            const double term =
+                attn_at4(e, x.b, x.h, x.i, c) * attn_at4(de, x.b, x.h, x.j, c);
+
+            expected += term;
+            size += fabs(term);
+            observed += attn_at4(own, x.b, x.h, x.i, c) * attn_at4(d, x.b, x.h, x.j, c);
+        }
+        if (!(fabs(observed - expected) <=
+              back->c->atol + (back->c->rtol + back->blur) * size))
+            return false;
+    }
+    return true;
+}
+
+static bool is_accepted(const struct attn_forms *forms, enum attn_object o)
+{
+    return forms->objects & ATTN_BIT(o);
+}
+
+void attn_forms_accept_gradients(struct attn_back *back, const struct attn_trace *right,
+                                 struct attn_forms *forms)
 {
     for (enum attn_gradient g = 0; g < ATTN_GRADIENT_COUNT; g++) {
         const bool is_wrong = back->seen[g].given && !back->seen[g].same;
@@ -360,6 +393,11 @@ void attn_forms_accept_gradients(struct attn_back *back, struct attn_forms *form
             form = ATTN_FORM_NO_FORBIDDEN_DA;
         else if (g >= ATTN_DW_O && g <= ATTN_DW_V && is_transpose(back, g))
             form = ATTN_FORM_TRANSPOSED_WEIGHTS;
+        else if ((g == ATTN_DQ && is_accepted(forms, ATTN_Q) &&
+                  same_basis(back, right, ATTN_Q, g)) ||
+                 (g == ATTN_DK && is_accepted(forms, ATTN_K) &&
+                  same_basis(back, right, ATTN_K, g)))
+            form = ATTN_FORM_SAME_PRODUCTS;
         if (form == ATTN_FORM_COUNT)
             continue;
         forms->gradients |= UINT32_C(1) << g;

@@ -22,6 +22,12 @@ static bool affordable(const struct attn_problem *p)
     return pairs * (double)(p->d.d_k + p->d.d_v) <= 1e6;
 }
 
+static struct attn_swap swap_of(const struct attn_fault_row *fault,
+                                const struct attn_fit_row *fit)
+{
+    return *attn_fault_swap(fit->as ? attn_fault_find(fit->as) : fault);
+}
+
 struct line { /* a fault whose target moves with one number */
     struct attn_inquiry *q;
     const struct attn_question *ask;
@@ -42,7 +48,7 @@ static double value_at(const struct attn_fit_row *fit, double part)
 static double far_at(const struct line *line, double part)
 {
     double room[ATTN_FIT_ROOM];
-    struct attn_swap swap = line->fault->swap;
+    struct attn_swap swap = swap_of(line->fault, line->fit);
     const uint32_t unused =
         line->ask->unused ? attn_trial_objects(&swap, attn_walk_stage(line->ask->target))
                           : 0;
@@ -101,7 +107,7 @@ static bool search(struct attn_inquiry *q, const struct attn_question *ask,
     const struct line line = {q, ask, fault, fit, err};
     const double value = value_at(fit, best_part(&line));
     double room[ATTN_FIT_ROOM];
-    struct attn_swap swap = fault->swap;
+    struct attn_swap swap = swap_of(fault, fit);
 
     if (err->code != ATTN_OK)
         return false;
@@ -119,13 +125,13 @@ bool attn_trial_fitted(struct attn_inquiry *q, const struct attn_question *ask,
     double value, room[ATTN_FIT_ROOM];
 
     /* One number can always be fitted by one constant: that shows nothing. */
-    if (q->base->seen[ask->target].beyond < 2)
+    if (fit->low != fit->high && q->base->seen[ask->target].beyond < 2)
         return true;
 
     for (size_t n = 0; fit->propose(&q->fit, n, &value); n++) {
-        struct attn_swap swap = fault->swap;
+        struct attn_swap swap = swap_of(fault, fit);
 
-        swap.param = fit->set(fault->swap.param, value, room);
+        swap.param = fit->set(swap.param, value, room);
         if (!attn_trial_swap(q, ask, fault, fit, value, &swap, causes, err))
             return false;
         if (causes->count > before)
