@@ -13,6 +13,7 @@
 #include <string.h>
 
 enum { DEPTH_MAX = 128, VALUES_MAX = 65536, STRING_LIFTED = 256, NO_LIFT = DEPTH_MAX };
+enum { REDUCED_MAX = 16 << 20 }; /* jansson takes several times as much memory */
 
 enum state { S_VALUE, S_VALUE_OR_END, S_KEY, S_KEY_OR_END, S_COLON, S_MORE, S_DONE };
 
@@ -104,6 +105,21 @@ static bool fail_char(struct scan *s, const char *expected)
 
 /* ---- lifting ---- */
 
+/* Copies the body up to `end` into the reduced text. */
+static bool copy_to(struct scan *s, const char *end)
+{
+    const size_t bytes = (size_t)(end - s->copied), len = s->ctx->reduced.len;
+
+    if (len + bytes > REDUCED_MAX)
+        return api_fail_numbers(s->err, "too-large", "", NULL, REDUCED_MAX, len + bytes,
+                                "Names, blanks and texts with escapes take %zu bytes of "
+                                "the body outside its arrays; at most %d are read.",
+                                len + bytes, REDUCED_MAX);
+    if (!api_put(&s->ctx->reduced, s->copied, bytes))
+        return api_fail(s->err, "out-of-memory", NULL, "No memory to read the body.");
+    return true;
+}
+
 /* Puts [n] where begin … end stood, and remembers the span. */
 static bool lift(struct scan *s, const struct api_span *span, const char *begin,
                  const char *end)
@@ -114,8 +130,9 @@ static bool lift(struct scan *s, const struct api_span *span, const char *begin,
     if (!api_span_add(ctx, s->spans, span))
         return api_fail(s->err, "out-of-memory", NULL, "No memory to read the body.");
     snprintf(mark, sizeof mark, "[%zu]", s->spans++);
-    if (!api_put(&ctx->reduced, s->copied, (size_t)(begin - s->copied)) ||
-        !api_puts(&ctx->reduced, mark))
+    if (!copy_to(s, begin))
+        return false;
+    if (!api_puts(&ctx->reduced, mark))
         return api_fail(s->err, "out-of-memory", NULL, "No memory to read the body.");
     s->copied = end;
     return true;
@@ -384,9 +401,7 @@ bool api_lift(struct api_ctx *ctx, const char *body, size_t len, size_t *span_co
     if (!run(&s))
         return false;
     *span_count = s.spans;
-    if (!api_put(&ctx->reduced, s.copied, (size_t)(s.end - s.copied)))
-        return api_fail(err, "out-of-memory", NULL, "No memory to read the body.");
-    return true;
+    return copy_to(&s, s.end);
 }
 
 void api_lift_pointer(struct api_ctx *ctx, const char *body, size_t len, size_t at,

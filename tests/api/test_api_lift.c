@@ -203,6 +203,25 @@ Test(api_lift, many_small_objects_are_refused_before_they_cost_memory)
     free(body);
 }
 
+Test(api_lift, long_names_and_escaped_texts_have_a_limit)
+{
+    const struct {
+        size_t bytes;
+        bool taken;
+    } ROWS[] = {{(15 << 20), true}, {(17 << 20), false}};
+
+    for (size_t n = 0; n < API_COUNT(ROWS); n++) {
+        char *body = malloc(ROWS[n].bytes + 8);
+
+        memset(body, 'k', ROWS[n].bytes);
+        memcpy(body, "{\"", 2);
+        strcpy(body + ROWS[n].bytes, "\":1}");
+        cr_expect(lift(body) == ROWS[n].taken, "row %zu: %s", n, err.detail);
+        cr_expect(ROWS[n].taken || strcmp(err.name, "too-large") == 0, "row %zu", n);
+        free(body);
+    }
+}
+
 /* Going back for a late object must not be paid for again at every level. */
 Test(api_lift, time_is_linear_in_the_worst_case)
 {
