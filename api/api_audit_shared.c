@@ -8,6 +8,7 @@
  * its sum differs by is spread over them in proportion to their size: so no term moves by
  * more than a tolerance when the sum moves by less than one.
  */
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -74,6 +75,7 @@ bool api_spread_additive(struct api_ctx *ctx, const struct attn_exec *exec,
                         "There is no room to take d_additive apart.");
     if (terms.p == NULL && !right_terms(ctx, exec, judged, &terms, err))
         return false;
+    assert(terms.p != NULL);
     memcpy(x, terms.p, attn_tensor_count(t) * sizeof *x);
     for (size_t n = 0; n < attn_tensor_count(&judged->shared_additive); n++)
         spread(x + n / pairs * sharing * pairs + n % pairs, sharing, pairs, sums[n]);

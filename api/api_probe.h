@@ -84,7 +84,7 @@ extern const size_t API_VARY_COUNT;
 
 /* ---- a problem as a request (api_put_problem.c) ---- */
 
-/* {"shapes":…,"inputs":…,…} with every number stated: what api_request_read reads back
+/* {"shapes":…,"inputs":…,…} with every number stated: api_request_read reads back
  * the same. */
 bool api_put_problem(struct api_buffer *b, const struct api_request *r);
 

@@ -242,7 +242,7 @@ static bool alibi(struct api_buffer *b, const struct api_probe_sizes *z)
 /* clang-format off */
 const struct api_probe_row API_PROBE_ROWS[] = {
     { .name = "general",
-      .says = "Grouped heads, a cache, biases, soft cap, sink, three rules and an empty row; "
+      .says = "Grouped heads, a cache, biases, soft cap, sink, three rules, an empty row; "
               "all sizes differ.",
       .purposes = FOR(GENERAL) | FOR(SCORES) | FOR(MASKS) | FOR(SOFTMAX) |
                   FOR(HEADS) | FOR(CACHE),

@@ -217,10 +217,11 @@ const struct api_vary_row API_VARIES[] = {
       "The last token is another: rows that stand before it stay as they were.",
       has_future, other_last_token },
     { "document_isolation",
-      "The last document holds other tokens: rows of the other documents stay as they were.",
+      "The last document holds other tokens: rows of the others stay as they were.",
       has_documents, other_last_document },
     { "cached_decoding",
-      "The last token alone after a cache of the others: the last row of the whole, within rounding.",
+      "The last token alone after a cache of the others: the last row of the whole, "
+      "within rounding.",
       has_last_token, cached_decoding },
 };
 /* clang-format on */
