@@ -10,11 +10,17 @@
 /* ---- fields ---- */
 
 /* Not a wrong number but one that no memory holds. */
-static bool fail_beyond(struct api_err *err, const char *pointer, double size)
+static bool fail_beyond(struct api_err *err, const char *pointer, const json_t *size)
 {
-    api_fail(err, "too-large", pointer, "A size of %.17g is beyond every limit.", size);
+    char text[48];
+
+    if (json_is_integer(size))
+        snprintf(text, sizeof text, "%" JSON_INTEGER_FORMAT, json_integer_value(size));
+    else
+        snprintf(text, sizeof text, "%.17g", json_real_value(size));
+    api_fail(err, "too-large", pointer, "A size of %s is beyond every limit.", text);
     snprintf(err->expected, sizeof err->expected, "at most %.0f", API_WHOLE_MAX);
-    snprintf(err->observed, sizeof err->observed, "%.17g", size);
+    snprintf(err->observed, sizeof err->observed, "%s", text);
     return false;
 }
 
@@ -38,7 +44,7 @@ static bool read_declared(void *into, const struct api_doc *doc, const json_t *v
         n++;
     if (json_is_integer(v) ? json_integer_value(v) > (json_int_t)API_WHOLE_MAX
                            : json_number_value(v) > API_WHOLE_MAX)
-        return fail_beyond(err, pointer, json_number_value(v));
+        return fail_beyond(err, pointer, v);
     return api_read_size(v, pointer, 1, SIZE_MAX, declared[n].size, err);
 }
 
