@@ -124,6 +124,12 @@ static bool fail_missing(struct api_err *err, const char *where,
 static bool fail_contradiction(struct api_err *err, const char *where,
                                const struct attn_err *core)
 {
+    if (core->axis != NULL && core->want != core->got)
+        return api_fail_numbers(err, "contradiction", where, core->object, core->want,
+                                core->got,
+                                "%s needs one sequence: %s is %zu, but the queries are %zu.",
+                                named(core->object, "A field"), core->axis, core->got,
+                                core->want);
     return api_fail(err, "contradiction", where,
                     "%s cannot be given together with what else the request says%s%s.",
                     named(core->object, "A field"), core->axis != NULL ? ": " : "",

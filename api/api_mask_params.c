@@ -215,7 +215,7 @@ static bool item_from_lengths(const json_t *list, const char *pointer, size_t T_
 
     for (size_t n = 0; n < json_array_size(list); n++) {
         if (!api_read_size(json_array_get(list, n), api_pointer_index(place, pointer, n),
-                           1, SIZE_MAX, &length, err))
+                           0, SIZE_MAX, &length, err))
             return false;
         if (length > T_kv - at)
             return fail_sum(err, pointer, T_kv, at + length);
@@ -241,9 +241,9 @@ static bool item_from_bounds(const json_t *list, const char *pointer, size_t T_k
         if (n == 0 && bound != 0)
             return api_fail_numbers(err, "bad-value", place, "M", 0, bound,
                                     "cu_seqlens begins with 0, not %zu.", bound);
-        if (n > 0 && bound <= at)
-            return api_fail_numbers(err, "bad-value", place, "M", at + 1, bound,
-                                    "cu_seqlens must increase: %zu follows %zu.", bound,
+        if (n > 0 && bound < at)
+            return api_fail_numbers(err, "bad-value", place, "M", at, bound,
+                                    "cu_seqlens never falls: %zu follows %zu.", bound,
                                     at);
         if (bound > T_kv)
             return fail_sum(err, place, T_kv, bound);
