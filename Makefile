@@ -173,7 +173,7 @@ fuzz: ## fuzz the reading code for FUZZ_SECONDS a target (clang)
 container: ## build the image and run it as it is meant to be run (root)
 	@bash scripts/container-check.sh .
 
-BENCH_COUNT ?= 12
+BENCH_COUNT ?= 6
 bench-audit: build ## how often the auditor finds the first wrong object and its cause (minutes)
 	@$(PYTHON) bench/bench_audit.py $(ATTENTIOND) --count $(BENCH_COUNT) > bench/AUDIT.md.new && \
 	    mv bench/AUDIT.md.new bench/AUDIT.md && cat bench/AUDIT.md

@@ -208,7 +208,9 @@ def report(binary, args, cells, faults, alarm, seconds):
                                                sum(c["cases"] for c in cells.values()), seconds))
     print("first: the first wrong object among those given is right. best: the fault, or what it "
           "cannot be told from on that input, is the best diagnosis. named: it is among the "
-          "diagnoses. no cause: no fault was named (the honest answer where none fits).\n")
+          "diagnoses. no cause: no fault was named (the honest answer where none fits). With Y alone the "
+          "first wrong object can only be Y; what is less than certain there is telling a small fault "
+          "from coarse rounding.\n")
     print("| given | rounded to | cases | first | best | named | no cause |")
     print("|---|---|---|---|---|---|---|")
     for scope in SCOPES:
@@ -236,7 +238,7 @@ def report(binary, args, cells, faults, alarm, seconds):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("binary")
-    parser.add_argument("--count", type=int, default=12)
+    parser.add_argument("--count", type=int, default=6)
     parser.add_argument("--right", type=int, default=10000)
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
