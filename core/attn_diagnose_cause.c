@@ -24,6 +24,8 @@ static bool better(const struct attn_cause *a, const struct attn_cause *b)
         return a->exact;
     if (clearly_less(a->excess, b->excess) || clearly_less(b->excess, a->excess))
         return a->excess < b->excess;
+    if (a->visible != b->visible)
+        return a->visible;
     return !a->fit && b->fit;
 }
 
@@ -97,7 +99,7 @@ static bool try_one(struct attn_inquiry *q, const struct attn_question *ask,
 
 /* Multiply-adds that trying every fault from the inputs on may take; beyond it only those
    of the target's own step are tried. */
-static const double TRIALS_MAX = 2e9;
+static const double TRIALS_MAX = 2e9, TRIALS_CHEAP = 1e8;
 
 static double work_of_trials(const struct attn_problem *p)
 {
@@ -117,7 +119,9 @@ static bool can_reach(const struct attn_inquiry *q, const struct attn_fault_row 
         return false;
     if (work_of_trials(q->p) > TRIALS_MAX && !fault->swap.stage[stage])
         return false;
-    return attn_fit_find(fault) || attn_fault_visible(fault, q->p);
+    /* Some faults change a little more than what they are known by. */
+    return work_of_trials(q->p) <= TRIALS_CHEAP || attn_fit_find(fault) ||
+           attn_fault_visible(fault, q->p);
 }
 
 static bool try_all(struct attn_inquiry *q, const struct attn_question *ask, bool fitted,

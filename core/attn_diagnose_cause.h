@@ -22,6 +22,7 @@ struct attn_cause { /* a fault that reproduces the target */
     double value, excess, error;
     uint32_t objects, gradients; /* given ones that it reproduces */
     size_t later;                /* how many of them come after the target */
+    bool visible;                /* this problem can show it, as its row says */
     bool exact;                  /* the target is the object of the fault's row */
 };
 struct attn_causes { /* best first */

@@ -37,6 +37,7 @@ static bool try_back(struct attn_inquiry *q, struct attn_back *trial,
     cause.excess = trial->seen[target].excess;
     cause.error = trial->seen[target].error;
     cause.exact = strcmp(fault->object, ATTN_GRADIENTS[target].name) == 0;
+    cause.visible = attn_fault_visible(fault, q->p);
     attn_cause_keep(causes, &cause);
     return true;
 }

@@ -33,6 +33,8 @@ static bool in_question(const struct attn_problem *p, const char *name)
         {"packed_positions", "documents"},
     };
 
+    if (strcmp(name, "causal_not_asked") == 0)
+        return !attn_mask_of(p, "causal");
     for (size_t n = 0; n < ATTN_COUNT(RULES); n++)
         if (starts(name, RULES[n].begins))
             return attn_mask_of(p, RULES[n].rule) != NULL;

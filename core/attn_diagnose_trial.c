@@ -123,6 +123,7 @@ static void keep_trial(const struct attn_inquiry *q, const struct attn_question 
     cause.exact = !ask->unused &&
                   strcmp(fault->object,
                          ATTN_OBJECTS[ATTN_OBJECTS[ask->target].counts_as].name) == 0;
+    cause.visible = attn_fault_visible(fault, q->p);
     attn_cause_keep(causes, &cause);
 }
 

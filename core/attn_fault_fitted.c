@@ -145,6 +145,8 @@ static bool other_diagonal(const struct attn_run_ctx *run, struct attn_piece pie
     size_t kept = 0;
 
     (void)piece;
+    if (!attn_mask_of(&p, "causal"))
+        return attn_stage_all(run, ATTN_STAGE_MASK, err);
     for (size_t n = 0; n < p.mask_count; n++)
         if (strcmp(p.mask[n].row->name, "causal") != 0)
             p.mask[kept++] = p.mask[n];

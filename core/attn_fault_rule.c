@@ -93,6 +93,11 @@ static bool own_position_forbidden(const struct attn_problem *p, struct attn_cel
     return right_verdict(p, x) && (ptrdiff_t)x.j != (ptrdiff_t)x.i + p->shift;
 }
 
+static bool later_forbidden(const struct attn_problem *p, struct attn_cell x)
+{
+    return right_verdict(p, x) && (ptrdiff_t)x.j <= (ptrdiff_t)x.i + p->shift;
+}
+
 static bool padding_inverted(const struct attn_problem *p, struct attn_cell x)
 {
     return without(p, "padding", x) && !by_rule(p, "padding", x);
@@ -195,6 +200,11 @@ static bool causal(const struct attn_problem *p)
     return attn_mask_of(p, "causal") != NULL;
 }
 
+static bool not_causal(const struct attn_problem *p)
+{
+    return !causal(p);
+}
+
 static bool padding(const struct attn_problem *p)
 {
     return attn_mask_of(p, "padding") != NULL;
@@ -238,6 +248,7 @@ static bool alibi_moved(const struct attn_problem *p)
 /* ---- the rows ---- */
 
 static const struct rule STRICT = {causal, own_position_forbidden, NULL};
+static const struct rule NOT_ASKED = {not_causal, later_forbidden, NULL};
 static const struct rule INVERTED = {padding, padding_inverted, NULL};
 static const struct rule OTHER_SIDE = {padding, padding_mirrored, NULL};
 static const struct rule MIRRORED = {window, window_mirrored, NULL};
@@ -262,6 +273,9 @@ static const struct rule NO_ALIBI = {alibi, NULL, no_alibi};
 static const struct attn_fault_row ROWS[] = {
     { "causal_own_position_forbidden", CAUGHT, "A query may not read its own position.",
       "Allow j ≤ i + shift, the own position included.", "A causal rule.", WRONG(STRICT) },
+    { "causal_not_asked", CAUGHT, "A causal mask was applied that was not asked for.",
+      "Switch the causal mask off (it is the default of some systems).",
+      "No causal rule, and a row with a later key.", WRONG(NOT_ASKED) },
     { "mask_transposed", CAUGHT, "The mask was applied with queries and keys exchanged.",
       "Rows of the mask belong to queries.", "Rules on as many queries as keys, not symmetric.",
       WRONG(TRANSPOSED) },
