@@ -12,33 +12,31 @@
 
 enum pass { OUTPUT, PAIRS, INPUTS, COPY };
 
-/* clang-format off */
-static const struct source_row {   /* which pass makes a gradient, and from which others */
+static const struct source_row { /* which pass makes a gradient, and from which others */
     enum pass pass;
     uint32_t from;
-    enum attn_object of;           /* what the pass starts at */
+    enum attn_object of; /* what the pass starts at */
 } SOURCES[ATTN_GRADIENT_COUNT] = {
-    [ATTN_DH]    = { OUTPUT, 0,                     ATTN_Y },
-    [ATTN_DV]    = { PAIRS,  G(DH),                 ATTN_H },
-    [ATTN_DA]    = { PAIRS,  G(DH),                 ATTN_H },
-    [ATTN_DS]    = { PAIRS,  G(DA),                 ATTN_A },
-    [ATTN_DQ]    = { PAIRS,  G(DS),                 ATTN_S },
-    [ATTN_DK]    = { PAIRS,  G(DS),                 ATTN_S },
-    [ATTN_DW_O]  = { OUTPUT, 0,                     ATTN_Y },
-    [ATTN_DW_Q]  = { INPUTS, G(DQ),                 ATTN_S },
-    [ATTN_DW_K]  = { INPUTS, G(DK),                 ATTN_S },
-    [ATTN_DW_V]  = { INPUTS, G(DV),                 ATTN_S },
-    [ATTN_DX]    = { INPUTS, G(DQ) | G(DK) | G(DV), ATTN_S },
-    [ATTN_DX_KV] = { INPUTS, G(DK) | G(DV),         ATTN_S },
-    [ATTN_DB_Q]  = { INPUTS, G(DQ),                 ATTN_S },
-    [ATTN_DB_K]  = { INPUTS, G(DK),                 ATTN_S },
-    [ATTN_DB_V]  = { INPUTS, G(DV),                 ATTN_S },
-    [ATTN_DB_O]  = { OUTPUT, 0,                     ATTN_Y },
-    [ATTN_D_ADDITIVE] = { COPY, G(DS),              ATTN_S },
-    [ATTN_DSINK] = { PAIRS,  G(DA),                 ATTN_A },
-    [ATTN_DV_A]  = { PAIRS,  G(DS),                 ATTN_S },
+    [ATTN_DH] = {OUTPUT, 0, ATTN_Y},
+    [ATTN_DV] = {PAIRS, G(DH), ATTN_H},
+    [ATTN_DA] = {PAIRS, G(DH), ATTN_H},
+    [ATTN_DS] = {PAIRS, G(DA), ATTN_A},
+    [ATTN_DQ] = {PAIRS, G(DS), ATTN_S},
+    [ATTN_DK] = {PAIRS, G(DS), ATTN_S},
+    [ATTN_DW_O] = {OUTPUT, 0, ATTN_Y},
+    [ATTN_DW_Q] = {INPUTS, G(DQ), ATTN_S},
+    [ATTN_DW_K] = {INPUTS, G(DK), ATTN_S},
+    [ATTN_DW_V] = {INPUTS, G(DV), ATTN_S},
+    [ATTN_DX] = {INPUTS, G(DQ) | G(DK) | G(DV), ATTN_S},
+    [ATTN_DX_KV] = {INPUTS, G(DK) | G(DV), ATTN_S},
+    [ATTN_DB_Q] = {INPUTS, G(DQ), ATTN_S},
+    [ATTN_DB_K] = {INPUTS, G(DK), ATTN_S},
+    [ATTN_DB_V] = {INPUTS, G(DV), ATTN_S},
+    [ATTN_DB_O] = {OUTPUT, 0, ATTN_Y},
+    [ATTN_D_ADDITIVE] = {COPY, G(DS), ATTN_S},
+    [ATTN_DSINK] = {PAIRS, G(DA), ATTN_A},
+    [ATTN_DV_A] = {PAIRS, G(DS), ATTN_S},
 };
-/* clang-format on */
 
 static size_t bytes_of(const struct attn_tensor *t)
 {

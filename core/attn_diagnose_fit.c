@@ -152,7 +152,8 @@ static bool angle_of(const struct attn_fit *f, size_t b, size_t i, double *angle
 static bool base_from_angle(const struct attn_fit *f, double *value)
 {
     const struct attn_problem *p = f->base->p;
-    const double k = (double)(p->d.d_k / 2 - 1);
+    const size_t pair = p->d.d_k / 2 - 1;
+    const double k = (double)pair;
 
     for (size_t b = 0; b < p->d.B; b++)
         for (size_t i = 0; i < p->d.T_q; i++) {
@@ -181,7 +182,9 @@ static bool rope_base(const struct attn_fit *f, size_t n, double *value)
 /* 1, -1, 2, -2, … 32, -32. */
 static bool whole_number(size_t n, double *value)
 {
-    *value = (n % 2 ? -1.0 : 1.0) * (double)(n / 2 + 1);
+    const size_t size = n / 2 + 1;
+
+    *value = (n % 2 ? -1.0 : 1.0) * (double)size;
     return n < 64;
 }
 
@@ -422,25 +425,25 @@ static bool cache_width(const struct attn_fit *f, size_t n, double *value)
     return n < 64 && f->base->p->rope.on && f->base->p->d.T_q < f->base->p->d.T_kv;
 }
 
-/* clang-format off */
 static const struct attn_fit_row FITS[] = {
-    { "scale_other", "ratio", scale_ratio, set_value, NULL, NULL, false, 0.01, 100.0 },
-    { "softcap_other", "ratio", cap_ratio, set_value, NULL, NULL, false, 0.05, 50.0 },
-    { "rope_base_other", "base", rope_base, set_value, NULL, NULL, false, 0.0, 0.0 },
-    { "rope_query_offset", "offset", query_offset, set_value, NULL, NULL, false, 0.0, 0.0 },
-    { "decode_query_position_only", "offset", cache_width, set_value, NULL, "rope_query_offset",
-      true, 0.0, 0.0 },
-    { "window_other_width", "left", window_width, set_value, NULL, NULL, false, 0.0, 0.0 },
-    { "causal_other_offset", "offset", diagonal_offset, set_value, NULL, NULL, false, 0.0, 0.0 },
-    { "finite_mask_value", "value", fill_value, set_value, NULL, NULL, false, -30.0, 0.0 },
-    { "mask_constant_too_small", "value", fill_value, set_fill, NULL, NULL, true, -30.0, 0.0 },
-    { "softmax_overflow", "bits", exp_bits, set_range, NULL, NULL, true, 0.0, 0.0 },
-    { "bias_scaled", "ratio", bias_ratio, set_value, NULL, NULL, false, 0.05, 20.0 },
-    { "weights_scaled", "ratio", weight_ratio, set_value, NULL, NULL, false, 0.01, 100.0 },
-    { "output_scaled", "ratio", output_ratio, set_value, NULL, NULL, false, 0.01, 100.0 },
-    { "dropout_in_eval", "p", NULL, NULL, looks_dropped, NULL, false, 0.0, 0.0 },
+    {"scale_other", "ratio", scale_ratio, set_value, NULL, NULL, false, 0.01, 100.0},
+    {"softcap_other", "ratio", cap_ratio, set_value, NULL, NULL, false, 0.05, 50.0},
+    {"rope_base_other", "base", rope_base, set_value, NULL, NULL, false, 0.0, 0.0},
+    {"rope_query_offset", "offset", query_offset, set_value, NULL, NULL, false, 0.0, 0.0},
+    {"decode_query_position_only", "offset", cache_width, set_value, NULL,
+     "rope_query_offset", true, 0.0, 0.0},
+    {"window_other_width", "left", window_width, set_value, NULL, NULL, false, 0.0, 0.0},
+    {"causal_other_offset", "offset", diagonal_offset, set_value, NULL, NULL, false, 0.0,
+     0.0},
+    {"finite_mask_value", "value", fill_value, set_value, NULL, NULL, false, -30.0, 0.0},
+    {"mask_constant_too_small", "value", fill_value, set_fill, NULL, NULL, true, -30.0,
+     0.0},
+    {"softmax_overflow", "bits", exp_bits, set_range, NULL, NULL, true, 0.0, 0.0},
+    {"bias_scaled", "ratio", bias_ratio, set_value, NULL, NULL, false, 0.05, 20.0},
+    {"weights_scaled", "ratio", weight_ratio, set_value, NULL, NULL, false, 0.01, 100.0},
+    {"output_scaled", "ratio", output_ratio, set_value, NULL, NULL, false, 0.01, 100.0},
+    {"dropout_in_eval", "p", NULL, NULL, looks_dropped, NULL, false, 0.0, 0.0},
 };
-/* clang-format on */
 
 const struct attn_fit_row *attn_fit_find(const struct attn_fault_row *row)
 {

@@ -8,29 +8,35 @@
 #include <math.h>
 #include <string.h>
 
-/* clang-format off */
 static const struct attn_accepted_row FORMS[] = {
-    [ATTN_FORM_MASKED_SCORES] = { "masked_scores",
-        "S is given with its mask: -Infinity, or a large negative number, at forbidden pairs." },
-    [ATTN_FORM_FINITE_FILL] = { "finite_fill",
-        "A large negative number stands for -Infinity: its weight is 0 as long as a row has a key." },
-    [ATTN_FORM_SAME_PRODUCTS] = { "same_products",
-        "Q and K differ, but every product of a query and a key is right: a common rotation, "
-        "permutation or shift of positions, or a factor moved from one to the other." },
-    [ATTN_FORM_SCALE_IN_PRODUCTS] = { "scale_in_products",
-        "The scale is already in Q or K (or its root in both), so products need no other." },
-    [ATTN_FORM_SCALED_RAW] = { "scaled_raw_scores", "S_raw is given with the scale." },
-    [ATTN_FORM_ROW_CONSTANT] = { "row_constant_mask",
-        "M differs by one number per row over allowed keys, which the softmax takes off again." },
-    [ATTN_FORM_VALUE_BASIS] = { "other_value_basis",
-        "V and H stand in another basis, which the output projection takes back: Y is right." },
-    [ATTN_FORM_LSE_BASE_2] = { "lse_base_2", "lse is given as a logarithm to base 2." },
-    [ATTN_FORM_NO_FORBIDDEN_DA] = { "masked_weight_gradient",
-        "dA is given as 0 at forbidden pairs, where it is never read." },
-    [ATTN_FORM_TRANSPOSED_WEIGHTS] = { "transposed_weights",
-        "The gradient of a square weight is given as (out,in)." },
+    [ATTN_FORM_MASKED_SCORES] = {"masked_scores",
+                                 "S is given with its mask: -Infinity, or a large "
+                                 "negative number, at forbidden pairs."},
+    [ATTN_FORM_FINITE_FILL] = {"finite_fill",
+                               "A large negative number stands for -Infinity: its weight "
+                               "is 0 as long as a row has a key."},
+    [ATTN_FORM_SAME_PRODUCTS] =
+        {"same_products",
+         "Q and K differ, but every product of a query and a key is right: a common "
+         "rotation, "
+         "permutation or shift of positions, or a factor moved from one to the other."},
+    [ATTN_FORM_SCALE_IN_PRODUCTS] = {"scale_in_products",
+                                     "The scale is already in Q or K (or its root in "
+                                     "both), so products need no other."},
+    [ATTN_FORM_SCALED_RAW] = {"scaled_raw_scores", "S_raw is given with the scale."},
+    [ATTN_FORM_ROW_CONSTANT] = {"row_constant_mask",
+                                "M differs by one number per row over allowed keys, "
+                                "which the softmax takes off again."},
+    [ATTN_FORM_VALUE_BASIS] = {"other_value_basis",
+                               "V and H stand in another basis, which the output "
+                               "projection takes back: Y is right."},
+    [ATTN_FORM_LSE_BASE_2] = {"lse_base_2", "lse is given as a logarithm to base 2."},
+    [ATTN_FORM_NO_FORBIDDEN_DA] =
+        {"masked_weight_gradient",
+         "dA is given as 0 at forbidden pairs, where it is never read."},
+    [ATTN_FORM_TRANSPOSED_WEIGHTS] =
+        {"transposed_weights", "The gradient of a square weight is given as (out,in)."},
 };
-/* clang-format on */
 _Static_assert(ATTN_COUNT(FORMS) == ATTN_FORM_COUNT, "one row per form");
 
 size_t attn_accepted_count(void)

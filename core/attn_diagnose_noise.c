@@ -164,6 +164,18 @@ static void noise_v(struct attn_walk *w)
 
 /* ---- S, A, H, Y ---- */
 
+/* One feature of a score function of which only its derivatives are known: adds what the
+   deviations of q and k make of it, returns its square. */
+static double pair_noise(const struct attn_walk *w, size_t q, size_t k, double *spread)
+{
+    const double x = attn_number(&w->t.t[ATTN_Q], q), y = attn_number(&w->t.t[ATTN_K], k);
+    double dq = 0.0, dk = 0.0, dv = 0.0;
+    const double s = w->p->score->pair(1, &x, &y, NULL, 1.0, &dq, &dk, &dv);
+
+    *spread += square(deviation(w, ATTN_Q, q) * dq) + square(deviation(w, ATTN_K, k) * dk);
+    return square(s);
+}
+
 static void noise_s(struct attn_walk *w)
 {
     const struct attn_problem *p = w->p;
@@ -179,7 +191,9 @@ static void noise_s(struct attn_walk *w)
         const size_t k = attn_place4(K, x.b, attn_kv_head(&p->d, x.h), x.j);
         double spread = 0.0, squares = 0.0;
 
-        for (size_t c = 0; c < p->d.d_k; c++) {
+        for (size_t c = 0; !products && !p->in[ATTN_IN_V_A].p && c < p->d.d_k; c++)
+            squares += pair_noise(w, q + c, k + c, &spread);
+        for (size_t c = 0; (products || p->in[ATTN_IN_V_A].p) && c < p->d.d_k; c++) {
             const double a = products ? attn_number(Q, q + c) : 1.0;
             const double b =
                 products ? attn_number(K, k + c) : attn_number(&p->in[ATTN_IN_V_A], c);
