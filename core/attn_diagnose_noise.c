@@ -52,7 +52,7 @@ struct projection {
     bool key_side, turned;
 };
 
-/* Square of the deviation of entry `col` of row i of x W: x and W are rounded too. */
+/* Square of the deviation of entry `col` of row i of x W; x and W are rounded too. */
 static double product_variance(const struct attn_walk *w, const struct projection *part,
                                size_t b, size_t i, size_t col, double result)
 {
@@ -172,7 +172,8 @@ static double pair_noise(const struct attn_walk *w, size_t q, size_t k, double *
     double dq = 0.0, dk = 0.0, dv = 0.0;
     const double s = w->p->score->pair(1, &x, &y, NULL, 1.0, &dq, &dk, &dv);
 
-    *spread += square(deviation(w, ATTN_Q, q) * dq) + square(deviation(w, ATTN_K, k) * dk);
+    *spread +=
+        square(deviation(w, ATTN_Q, q) * dq) + square(deviation(w, ATTN_K, k) * dk);
     return square(s);
 }
 
