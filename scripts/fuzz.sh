@@ -7,13 +7,15 @@ out=build/fuzz
 mkdir -p $out/obj
 flags="-g -O1 -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all -D_GNU_SOURCE -I. -ffp-contract=off"
 [ -e build/gen/api_assets.c ] || make --no-print-directory build/gen/api_assets.c
-for source in core/*.c api/*.c build/gen/api_assets.c; do
-    object=$out/obj/$(echo "$source" | tr / _).o
-    [ "$object" -nt "$source" ] || clang -std=c11 $flags -c -o "$object" "$source"
-done
-for source in api/*.cc; do
-    clang++ -std=c++17 $flags -c -o "$out/obj/$(basename "$source" .cc).o" "$source"
-done
+export out flags
+compile() { # source: its object, when it is older; C++ by its ending
+    printf '%s\n' "$@" | xargs -n 1 -P "$(nproc)" sh -c '
+        object=$out/obj/$(echo "$0" | tr / _).o
+        [ "$object" -nt "$0" ] && exit 0
+        case $0 in *.cc) exec clang++ -std=c++17 $flags -c -o "$object" "$0" ;; esac
+        exec clang -std=c11 $flags -c -o "$object" "$0"'
+}
+compile core/*.c api/*.c api/*.cc build/gen/api_assets.c
 status=0
 for target in tests/fuzz/fuzz_*.c; do
     name=$(basename "$target" .c)
