@@ -15,7 +15,7 @@ static bool always(const struct api_request *r)
 
 static bool without_position(const struct api_request *r)
 {
-    return !r->p.rope.on && !r->p.alibi;
+    return r->p.position_count == 0;
 }
 
 static bool single_head(const struct api_request *r)

@@ -3,6 +3,8 @@
  * Not here: the tables (core/), the limits' values (server/).
  * Start reading at the table PARTS.
  */
+#include <stdio.h>
+
 #include "api/api_audit.h"
 #include "api/api_catalog.h"
 #include "api/api_probe.h"
@@ -180,6 +182,49 @@ static bool put_scores(struct api_buffer *b, const struct api_limits *limits)
     return ok && api_puts(b, "]");
 }
 
+static const char *const POSITION_PARAM_KINDS[] = {
+    [ATTN_POSITION_CHOICE] = "one of: ",
+    [ATTN_POSITION_REAL] = "number",
+    [ATTN_POSITION_QUERIES] = "numbers (T_q) or (B,T_q): positions of the queries",
+    [ATTN_POSITION_KEYS] = "numbers (T_new) or (B,T_new): positions of the new keys",
+    [ATTN_POSITION_SLOPES] = "numbers (h), or \"standard\"",
+};
+_Static_assert(API_COUNT(POSITION_PARAM_KINDS) == ATTN_POSITION_PARAM_KIND_COUNT,
+               "one sentence a kind");
+
+/* What a parameter takes, in words of its kind and its own bounds. */
+static bool put_takes(struct api_buffer *b, const struct attn_position_param *param)
+{
+    char text[160];
+    size_t len = (size_t)snprintf(text, sizeof text, "%s",
+                                  POSITION_PARAM_KINDS[param->kind]);
+
+    for (size_t n = 0; n < ATTN_CHOICES_MAX && param->choice[n] && len < sizeof text; n++)
+        len += (size_t)snprintf(text + len, sizeof text - len, "%s\"%s\"",
+                                n > 0 ? ", " : "", param->choice[n]);
+    if (param->kind == ATTN_POSITION_REAL && len < sizeof text)
+        snprintf(text + len, sizeof text - len, "%s; %g when left out",
+                 param->positive ? " greater than 0" : "", param->otherwise);
+    return api_put_text_member(b, "takes", text);
+}
+
+static bool put_position_parameters(struct api_buffer *b,
+                                    const struct attn_position_row *row)
+{
+    bool ok = api_puts(b, "[");
+
+    for (size_t n = 0; n < ATTN_PARAMS_MAX && ok; n++) {
+        const struct attn_position_param *param = &row->param[n];
+
+        if (param->kind == ATTN_POSITION_END)
+            break;
+        ok = api_put_comma(b) && api_puts(b, "{") &&
+             api_put_text_member(b, "name", param->name) && put_takes(b, param) &&
+             api_put_bool_member(b, "required", param->required) && api_puts(b, "}");
+    }
+    return ok && api_puts(b, "]");
+}
+
 static bool put_positions(struct api_buffer *b, const struct api_limits *limits)
 {
     bool ok = api_puts(b, "[");
@@ -191,7 +236,9 @@ static bool put_positions(struct api_buffer *b, const struct api_limits *limits)
         ok = api_put_comma(b) && api_puts(b, "{") &&
              api_put_text_member(b, "name", row->name) &&
              api_put_text_member(b, "formula", row->formula) &&
-             api_put_text_member(b, "acts_on", row->acts_on) && api_puts(b, "}");
+             api_put_text_member(b, "acts_on", attn_position_acts_on(row)) &&
+             api_put_key(b, "parameters") && put_position_parameters(b, row) &&
+             api_puts(b, "}");
     }
     return ok && api_puts(b, "]");
 }

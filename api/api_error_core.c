@@ -16,8 +16,6 @@ typedef bool code_fn(struct api_err *err, const char *where, const struct attn_e
 
 /* clang-format off */
 static const struct { const char *object, *place; } PLACES[] = {
-    { "rope",          "/position/rope" },
-    { "alibi",         "/position/alibi" },
     { "score",         "/score" },
     { "shapes",        "/shapes" },
     { "causal",        "/masks/causal" },
@@ -42,6 +40,12 @@ static const char *parent_place(const char *object, size_t len, char *out)
 
         if (strlen(name) == len && memcmp(name, object, len) == 0)
             return api_pointer(out, "/masks", name);
+    }
+    for (size_t n = 0; n < attn_position_count(); n++) {
+        const char *name = attn_position_at(n)->name;
+
+        if (strlen(name) == len && memcmp(name, object, len) == 0)
+            return api_pointer(out, "/position", name);
     }
     return NULL;
 }
@@ -191,10 +195,10 @@ static bool fail_empty_row(struct api_err *err, const char *where,
 static bool fail_odd_width(struct api_err *err, const char *where,
                            const struct attn_err *core)
 {
-    (void)where;
     return api_fail_numbers(
-        err, "bad-value", "/position/rope", "Q", core->got + 1, core->got,
-        "RoPE turns pairs of features, so d_k must be even; it is %zu.", core->got);
+        err, "bad-value", where, "Q", core->want, core->got,
+        "%s turns pairs of features, so d_k must be even; it is %zu.",
+        named(core->object, "This position kind"), core->got);
 }
 
 static bool fail_memory(struct api_err *err, const char *where,
@@ -232,8 +236,9 @@ static bool fail_range(struct api_err *err, const char *where,
                        const struct attn_err *core)
 {
     if (core->want == 0 && core->got == 0)
-        return api_fail(err, "bad-value", where, "%s is outside its range.",
-                        named(core->object, "A parameter"));
+        return api_fail(err, "bad-value", where, "%s%s%s is outside its range.",
+                        named(core->object, "A parameter"),
+                        core->axis != NULL ? ": " : "", named(core->axis, ""));
     return api_fail_numbers(
         err, "bad-value", where, core->object, core->want, core->got,
         "%s is %zu, which is outside its range: its bound here is %zu.",

@@ -69,7 +69,10 @@ static bool keep_position(void *into, const struct api_doc *doc, const json_t *v
     struct api_probe_ask *ask = &((struct probe_work *)into)->ask;
 
     (void)pointer;
-    ask->rope = json_object_get(v, "rope") != NULL;
+    for (size_t n = 0; n < attn_position_count(); n++)
+        if (attn_position_at(n)->needs_even &&
+            json_object_get(v, attn_position_at(n)->name) != NULL)
+            ask->even_d_k = true;
     return put_given(&ask->position, doc, v) || api_fail_buffer(err);
 }
 

@@ -48,7 +48,7 @@ struct api_probe_ask {
     struct attn_decl sizes; /* 0 = not stated                                      */
     struct api_buffer masks, position; /* as they were given; empty = not stated */
     bool causal_unaligned; /* "causal": true, which needs T_q = T_kv              */
-    bool rope;
+    bool even_d_k;         /* a position kind turns pairs of features           */
     uint64_t seed;
     uint32_t purposes; /* 0 = all                                             */
 };

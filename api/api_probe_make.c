@@ -38,7 +38,7 @@ static struct api_probe_sizes sizes_of(const struct api_probe_ask *ask,
     z.cross = z.cross || z.T_kv < z.T_q;
     z.d_model = stated_or(d->d_model, z.d_model);
     z.d_k = stated_or(d->d_k, z.d_k);
-    if (ask->rope && d->d_k == 0)
+    if (ask->even_d_k && d->d_k == 0)
         z.d_k += z.d_k % 2;
     z.d_v = stated_or(d->d_v, z.d_v);
     z.h_kv = stated_or(d->kv_heads, d->heads ? d->heads : z.h_kv);

@@ -155,11 +155,19 @@ static void last_row(struct attn_table *t, size_t T_q)
         t->p = (const char *)t->p + (T_q - 1) * t->stride_i * BYTES[t->elem];
 }
 
-/* A position for the last token: the last entry of its list; or one place further. */
-static void last_position(struct attn_table *t, size_t n)
+/* Positions for the last token: the last entries of lists of `from`'s queries and new
+   keys. */
+static void last_positions(const struct attn_problem *from, struct attn_position *x)
 {
-    if (t->p != NULL)
-        t->p = (const double *)t->p + n - 1;
+    for (size_t a = 0; a < ATTN_PARAMS_MAX; a++) {
+        const enum attn_position_param_kind kind = x->row->param[a].kind;
+        struct attn_table *t = &x->arg[a].table;
+
+        if (t->p != NULL && kind == ATTN_POSITION_QUERIES)
+            t->p = (const double *)t->p + from->d.T_q - 1;
+        if (t->p != NULL && kind == ATTN_POSITION_KEYS)
+            t->p = (const double *)t->p + from->d.T_kv - from->d.T_past - 1;
+    }
 }
 
 static bool last_token_input(struct api_ctx *ctx, struct attn_tensor *x,
@@ -203,8 +211,8 @@ static bool cached_decoding(struct api_ctx *ctx, const struct api_probe_problem 
     for (size_t n = 0; n < out->mask_count; n++)
         for (size_t a = 0; a < ATTN_PARAMS_MAX; a++)
             last_row(&out->mask[n].arg[a].table, p->d.T_q);
-    last_position(&out->rope.q, p->d.T_q);
-    last_position(&out->rope.k, p->d.T_kv - p->d.T_past);
+    for (size_t n = 0; n < out->position_count; n++)
+        last_positions(p, &out->position[n]);
     return true;
 }
 

@@ -213,33 +213,88 @@ static bool put_score(struct api_buffer *b, const struct attn_problem *p)
     return ok && put_input(b, p, ATTN_IN_V_A, "v_a") && api_puts(b, "}");
 }
 
-static bool put_rope(struct api_buffer *b, const struct attn_problem *p)
-{
-    const struct attn_rope *rope = &p->rope;
-    bool ok = api_put_key(b, "rope") && api_puts(b, "{") &&
-              api_put_text_member(
-                  b, "layout", rope->layout == ATTN_ROPE_HALF ? "half" : "interleaved") &&
-              api_put_double_member(b, "base", rope->base);
+/* One writer a kind of parameter. */
+typedef bool put_arg_fn(struct api_buffer *b, const struct attn_problem *p,
+                        const struct attn_position_param *param,
+                        const struct attn_arg *arg);
 
-    if (ok && rope->q.p)
-        ok = api_put_key(b, "q") && put_per_item(b, p, &rope->q, p->d.T_q);
-    if (ok && rope->k.p)
-        ok = api_put_key(b, "k") && put_per_item(b, p, &rope->k, p->d.T_kv - p->d.T_past);
+static bool put_choice(struct api_buffer *b, const struct attn_problem *p,
+                       const struct attn_position_param *param,
+                       const struct attn_arg *arg)
+{
+    (void)p;
+    return api_put_string(b, param->choice[arg->number]);
+}
+
+static bool put_real(struct api_buffer *b, const struct attn_problem *p,
+                     const struct attn_position_param *param, const struct attn_arg *arg)
+{
+    (void)p, (void)param;
+    return api_put_double(b, arg->real);
+}
+
+static bool put_queries(struct api_buffer *b, const struct attn_problem *p,
+                        const struct attn_position_param *param,
+                        const struct attn_arg *arg)
+{
+    (void)param;
+    return put_per_item(b, p, &arg->table, p->d.T_q);
+}
+
+static bool put_keys(struct api_buffer *b, const struct attn_problem *p,
+                     const struct attn_position_param *param, const struct attn_arg *arg)
+{
+    (void)param;
+    return put_per_item(b, p, &arg->table, p->d.T_kv - p->d.T_past);
+}
+
+static bool put_slopes(struct api_buffer *b, const struct attn_problem *p,
+                       const struct attn_position_param *param,
+                       const struct attn_arg *arg)
+{
+    (void)param;
+    return put_list(b, &arg->table, 0, p->d.h);
+}
+
+static const struct {
+    put_arg_fn *put;
+    bool is_table; /* written where there is one; others always */
+} POSITION_PARAMS[] = {
+    [ATTN_POSITION_CHOICE] = {put_choice, false},
+    [ATTN_POSITION_REAL] = {put_real, false},
+    [ATTN_POSITION_QUERIES] = {put_queries, true},
+    [ATTN_POSITION_KEYS] = {put_keys, true},
+    [ATTN_POSITION_SLOPES] = {put_slopes, true},
+};
+_Static_assert(API_COUNT(POSITION_PARAMS) == ATTN_POSITION_PARAM_KIND_COUNT,
+               "one writer a kind");
+
+static bool put_kind(struct api_buffer *b, const struct attn_problem *p,
+                     const struct attn_position *x)
+{
+    bool ok = api_put_key(b, x->row->name) && api_puts(b, "{");
+
+    for (size_t n = 0; n < ATTN_PARAMS_MAX && ok; n++) {
+        const struct attn_position_param *param = &x->row->param[n];
+
+        if (param->kind == ATTN_POSITION_END)
+            break;
+        if (!POSITION_PARAMS[param->kind].is_table || x->arg[n].table.p != NULL)
+            ok = api_put_key(b, param->name) &&
+                 POSITION_PARAMS[param->kind].put(b, p, param, &x->arg[n]);
+    }
     return ok && api_puts(b, "}");
 }
 
 static bool put_position(struct api_buffer *b, const struct attn_problem *p)
 {
-    const struct attn_table slopes = {.elem = ATTN_ELEM_F64, .p = p->alibi};
     bool ok = true;
 
-    if (!p->rope.on && p->alibi == NULL)
+    if (p->position_count == 0)
         return true;
-    ok =
-        api_put_key(b, "position") && api_puts(b, "{") && (!p->rope.on || put_rope(b, p));
-    if (ok && p->alibi)
-        ok = api_put_key(b, "alibi") && api_puts(b, "{") && api_put_key(b, "slopes") &&
-             put_list(b, &slopes, 0, p->d.h) && api_puts(b, "}");
+    ok = api_put_key(b, "position") && api_puts(b, "{");
+    for (size_t n = 0; n < p->position_count && ok; n++)
+        ok = put_kind(b, p, &p->position[n]);
     return ok && api_puts(b, "}");
 }
 

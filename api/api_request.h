@@ -25,9 +25,7 @@ struct api_reading {
     bool no_output; /* "W_O": null */
     bool empty_rows_stated;
 
-    bool alibi, alibi_standard;
-    struct api_tensor_in rope_q, rope_k, alibi_slopes;
-    const json_t *masks, *returned, *ablations, *gradients, *traces;
+    const json_t *position, *masks, *returned, *ablations, *gradients, *traces;
 };
 
 /* Bytes of the arena; too-large (413) with both numbers when they and what is reserved do
@@ -63,7 +61,10 @@ api_read_fn api_read_dtype, api_read_empty_rows, api_read_audit, api_read_path,
 bool api_read_return(struct api_reading *rd, struct api_err *err);
 
 /* api_request_score.c */
-api_read_fn api_read_score, api_read_position;
+api_read_fn api_read_score;
+
+/* api_request_position.c: the kinds with all but their tensors; then those */
+api_read_fn api_read_position;
 bool api_fill_position(struct api_reading *rd, struct api_err *err);
 
 /* api_request_masks.c */

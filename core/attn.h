@@ -19,7 +19,8 @@
 extern "C" {
 #endif
 
-enum { ATTN_RANK_MAX = 5, ATTN_ALIGN = 64, ATTN_MASKS_MAX = 16, ATTN_PARAMS_MAX = 4 };
+enum { ATTN_RANK_MAX = 5, ATTN_ALIGN = 64, ATTN_MASKS_MAX = 16, ATTN_PARAMS_MAX = 4,
+       ATTN_POSITIONS_MAX = 8, ATTN_CHOICES_MAX = 4, ATTN_TURN_WIDTH_MAX = 4096 };
 
 /* ---- tensors --------------------------------------------------------------------------- */
 
@@ -51,7 +52,7 @@ enum attn_code {
     ATTN_E_DIVIDE,        /* `got` does not divide by `want` (heads, kv_heads)                */
     ATTN_E_ALIGNMENT,     /* causal alignment must be stated: T_q = want, new keys = got      */
     ATTN_E_EMPTY_ROW,     /* a row has no allowed key and empty_rows is "error": at b,h,i     */
-    ATTN_E_ODD_WIDTH,     /* RoPE needs an even d_k: got                                      */
+    ATTN_E_ODD_WIDTH,     /* the position kind `object` needs an even d_k: got                */
     ATTN_E_MEMORY,        /* got bytes planned, want = limit                                  */
     ATTN_E_OVERFLOW,      /* sizes whose product no machine holds                             */
     ATTN_E_RANGE,         /* a parameter is outside its range: object names it                */
@@ -173,6 +174,7 @@ struct attn_arg {
     bool given;
     int64_t number;
     struct attn_table table;
+    double real;
 };
 
 enum attn_alignment { ATTN_ALIGN_UNSTATED, ATTN_ALIGN_TOP_LEFT, ATTN_ALIGN_BOTTOM_RIGHT };
@@ -261,20 +263,87 @@ size_t attn_score_count(void);
 const struct attn_score_row *attn_score_at(size_t n);
 const struct attn_score_row *attn_score_find(const char *name);
 
-enum attn_rope_layout { ATTN_ROPE_HALF, ATTN_ROPE_INTERLEAVED };
+/* ---- positions ---- */
 
-struct attn_rope {
-    bool on;
-    enum attn_rope_layout layout;
-    double base;
-    struct attn_table q, k;        /* F64 positions, T_q and T_new a row; p NULL = defaults   */
+enum attn_position_param_kind {
+    ATTN_POSITION_END,
+    ATTN_POSITION_CHOICE,          /* one of the parameter's names → number: its place        */
+    ATTN_POSITION_REAL,            /* a number → real                                         */
+    ATTN_POSITION_QUERIES,         /* numbers (T_q) or (B,T_q) → F64 table, j counts queries  */
+    ATTN_POSITION_KEYS,            /* numbers (T_new) or (B,T_new) → F64 table of the new keys */
+    ATTN_POSITION_SLOPES,          /* numbers (h), or "standard" → F64 table, j counts heads  */
+    ATTN_POSITION_PARAM_KIND_COUNT
 };
 
+struct attn_position;
+struct attn_mat;                   /* attn_core.h                                             */
+struct attn_judged;                /* attn_judge.h                                            */
+
+/* How a row is turned: to position `at`; `back` asks for the transpose of that (gradients). */
+struct attn_turn {
+    double at;
+    bool of_key, back;
+};
+
+/* Turns one row of d_k numbers in place.  Linear in the row; `back` is its transpose. */
+typedef void attn_turn_fn(const struct attn_problem *p, const struct attn_position *x,
+                          struct attn_turn turn, double *row);
+/* What is added to M at one pair. */
+typedef double attn_position_bias_fn(const struct attn_problem *p, const struct attn_position *x,
+                                     size_t b, size_t h, size_t i, size_t j);
+/* `turn` on rows first … of item b at once, in dtype; from and to may be the same memory. */
+typedef void attn_turn_rows_fn(const struct attn_problem *p, const struct attn_position *x,
+                               size_t b, size_t first, bool of_key, struct attn_mat from,
+                               struct attn_mat to);
+/* `turn` on one row of judged numbers, with the error that it adds. */
+typedef void attn_turn_judged_fn(const struct attn_problem *p, const struct attn_position *x,
+                                 struct attn_turn turn, struct attn_judged *row);
+/* m[j - j0] += bias for keys j0 … j1-1. */
+typedef void attn_position_bias_row_fn(const struct attn_problem *p,
+                                       const struct attn_position *x, size_t b, size_t h,
+                                       size_t i, size_t j0, size_t j1, double *m);
+/* Fills what the row's faster forms read of the problem. */
+typedef void attn_position_derive_fn(struct attn_problem *p, const struct attn_position *x);
+
 struct attn_position_row {
-    const char *name, *formula, *acts_on;          /* "Q,K" or "M"                             */
+    const char *name;              /* wire name, never renamed                                */
+    const char *formula;
+    struct attn_position_param {
+        const char *name;
+        enum attn_position_param_kind kind;
+        bool required;
+        double otherwise;          /* REAL: its value when left out                           */
+        bool positive;             /* REAL: must be greater than 0                            */
+        const char *choice[ATTN_CHOICES_MAX];   /* CHOICE: the first is taken when left out   */
+        const char *left_out;      /* warning of the answer when left out, or NULL            */
+    } param[ATTN_PARAMS_MAX];
+    attn_turn_fn *turn;            /* acts on Q and K before the score …                      */
+    attn_position_bias_fn *bias;   /* … or on M: a row has one of the two, and need no more   */
+    attn_turn_rows_fn *turn_rows;  /* faster, or NULL: `turn` row by row                      */
+    attn_turn_judged_fn *turn_judged;       /* faster, or NULL: from `turn`                   */
+    attn_position_bias_row_fn *bias_row;    /* faster, or NULL: `bias` pair by pair           */
+    attn_position_derive_fn *derive;        /* or NULL                                        */
+    bool needs_even;               /* turns pairs of features: d_k must be even               */
 };
 size_t attn_position_count(void);
 const struct attn_position_row *attn_position_at(size_t n);
+const struct attn_position_row *attn_position_find(const char *name);  /* NULL = no such kind */
+const char *attn_position_acts_on(const struct attn_position_row *row);        /* "Q,K" or "M" */
+
+struct attn_position {             /* one requested kind; at most one turns, biases add up    */
+    const struct attn_position_row *row;
+    struct attn_arg arg[ATTN_PARAMS_MAX];   /* in the order the row declares them             */
+};
+/* The kind with every parameter left out. */
+struct attn_position attn_position_of_row(const struct attn_position_row *row);
+
+enum attn_rope_layout { ATTN_ROPE_HALF, ATTN_ROPE_INTERLEAVED };
+
+struct attn_rope {                 /* what RoPE's functions read                              */
+    bool on;
+    enum attn_rope_layout layout;
+    double base;
+};
 
 /* Standard ALiBi slopes for n heads (Press et al. 2022, section 3 and their code for n not a
    power of two). */
@@ -290,8 +359,10 @@ struct attn_problem {
     const struct attn_score_row *score;
     double scale, temperature, softcap;        /* scale resolved; softcap 0 = none             */
     bool scale_stated;
-    struct attn_rope rope;
-    const double *alibi;                       /* [h] slopes, or NULL                          */
+    struct attn_position position[ATTN_POSITIONS_MAX];
+    size_t position_count;
+    struct attn_rope rope;                     /* derived from position by attn_prepare        */
+    const double *alibi;                       /* [h] slopes, or NULL: derived likewise        */
     struct attn_mask mask[ATTN_MASKS_MAX];
     size_t mask_count;
     struct attn_table additive;                /* F64 bias, may hold -Infinity; p NULL = none  */
@@ -300,9 +371,10 @@ struct attn_problem {
 };
 
 /*
- * Checks what sizes alone cannot: alignment, RoPE width, sink and v_a presence; sets `shift`, the
- * offset o such that query i stands at key position i + o: T_past under a top_left causal rule,
- * T_kv - T_q otherwise.  Errors: ALIGNMENT, ODD_WIDTH, MISSING, CONTRADICTION, RANGE.
+ * Checks what sizes alone cannot: alignment, position kinds, sink and v_a presence; sets `shift`,
+ * the offset o such that query i stands at key position i + o: T_past under a top_left causal rule,
+ * T_kv - T_q otherwise; derives `rope` and `alibi`.
+ * Errors: ALIGNMENT, ODD_WIDTH, MISSING, CONTRADICTION, RANGE, OVERFLOW.
  */
 bool attn_prepare(struct attn_problem *p, struct attn_err *err);
 
@@ -311,7 +383,7 @@ void attn_problem_item(const struct attn_problem *p, size_t b, struct attn_probl
 
 /* The rules' verdict on one pair, additive -Infinity included.  Loops only; for judges. */
 bool attn_allowed(const struct attn_problem *p, size_t b, size_t h, size_t i, size_t j);
-/* The finite part of M at one pair: additive bias and ALiBi (0 without them).  For judges. */
+/* The finite part of M at one pair: additive bias and those of positions (0 without).  For judges. */
 double attn_bias(const struct attn_problem *p, size_t b, size_t h, size_t i, size_t j);
 const struct attn_mask *attn_mask_of(const struct attn_problem *p, const char *name);
 

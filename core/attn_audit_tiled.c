@@ -29,7 +29,7 @@ static double largest_bias(const struct attn_problem *p, struct attn_rows rows, 
 {
     double largest = 0.0;
 
-    if (!p->alibi && !p->additive.p)
+    if (!attn_is_biased(p))
         return 0.0;
     for (size_t i = rows.i0; i < rows.i1; i++)
         for (size_t j = 0; j < p->d.T_kv; j++)

@@ -213,17 +213,39 @@ size_t attn_kernel_widths(void);
 /* Allowed keys of one query row for j0 … j1-1 (all rules and additive -Infinity). */
 void attn_allow_row(const struct attn_problem *p, size_t b, size_t h, size_t i, size_t j0,
                     size_t j1, uint8_t *allow);
-/* attn_bias of keys j0 … j1-1: additive bias and ALiBi; false, leaving m alone, without either. */
+/* attn_bias of keys j0 … j1-1; false, leaving m alone, when the problem has no bias. */
 bool attn_bias_row(const struct attn_problem *p, size_t b, size_t h, size_t i, size_t j0,
                    size_t j1, double *m);
+/* Is there an additive bias, or a position kind that is one? */
+bool attn_is_biased(const struct attn_problem *p);
+/* |attn_bias| plus the sizes of the parts that positions add: what rounding is measured by. */
+double attn_bias_size(const struct attn_problem *p, size_t b, size_t h, size_t i, size_t j);
 /* Narrowest [*j0,*j1) known without looking at every pair; *exact: all of it is allowed. */
 void attn_allow_range(const struct attn_problem *p, size_t b, size_t h, size_t i, size_t *j0,
                       size_t *j1, bool *exact);
 
-/* RoPE angle pairs: rotates one row of d_k numbers to position pos (Su et al. 2021, eq. 34). */
-void attn_rope_row(const struct attn_problem *p, double pos, const double *in, double *out);
+/* ---- positions (attn_position.c) ---------------------------------------------------------------- */
+
+/* Checks every requested kind and derives p->rope and p->alibi: part of attn_prepare. */
+bool attn_prepare_positions(struct attn_problem *p, struct attn_err *err);
+/* The kind that turns Q and K; NULL = none does. */
+const struct attn_position *attn_turn_of(const struct attn_problem *p);
+/* Takes it away: Q and K are turned already. */
+void attn_without_turn(struct attn_problem *p);
+/* Positions of query i and of the new key j >= T_past, as a kind's parameters state them, else
+   T_kv - T_q + i and j. */
+double attn_position_of_query(const struct attn_problem *p, const struct attn_position *x, size_t b,
+                              size_t i);
+double attn_position_of_key(const struct attn_problem *p, const struct attn_position *x, size_t b,
+                            size_t j);
+/* The same for the kind that turns. */
 double attn_rope_position_q(const struct attn_problem *p, size_t b, size_t i);
 double attn_rope_position_k(const struct attn_problem *p, size_t b, size_t j);  /* j >= T_past */
+/* RoPE angle pairs: rotates one row of d_k numbers to position pos (Su et al. 2021, eq. 34). */
+void attn_rope_row(const struct attn_problem *p, double pos, const double *in, double *out);
+/* RoPE's faster forms (attn_rotate.c, attn_judge.c). */
+attn_turn_rows_fn attn_rope_rows;
+attn_turn_judged_fn attn_rope_judged;
 
 /* ---- seeded choice, for sampling in audits (SplitMix64; Steele, Lea, Flood 2014) -------------------- */
 

@@ -11,7 +11,7 @@ struct path_row { /* X W + b = tensor, one of Q, K, V */
     enum attn_gradient of, dW, db;
     enum attn_input W;
     bool key_side; /* reads X_kv in cross-attention, has cached rows first */
-    bool rotates;  /* RoPE stands between the product and the tensor */
+    bool rotates;  /* a turn may stand between the product and the tensor */
 };
 
 /* clang-format off */
@@ -91,26 +91,25 @@ static void bias_head(struct path_job *job, size_t h, double *sum)
         width, sum, (unsigned char *)job->run->g[job->path->db].p + h * width * size);
 }
 
-/* A rotation's transpose is the rotation to the opposite position. */
-static void rotate_back(struct path_job *job, struct attn_tensor *out, double *row)
+/* A turn is linear in the row: gradients go back through its transpose. */
+static void rotate_back(struct path_job *job, const struct attn_position *x,
+                        struct attn_tensor *out, double *row)
 {
     const struct attn_problem *p = job->run->p;
     const size_t d_k = p->d.d_k, size = d_k * attn_dtype_bytes(p->dtype);
+    struct attn_turn turn = {.of_key = job->path->key_side, .back = true};
 
     for (size_t b = 0; b < out->dim[0]; b++)
         for (size_t h = 0; h < out->dim[1]; h++) {
             const struct attn_mat from = new_rows(job, b, h), to = attn_slice(out, b, h);
 
             for (size_t i = 0; i < from.rows; i++) {
-                const double pos = job->path->key_side
-                                       ? attn_rope_position_k(p, b, job->first + i)
-                                       : attn_rope_position_q(p, b, i);
-
+                turn.at = turn.of_key ? attn_position_of_key(p, x, b, job->first + i)
+                                      : attn_position_of_query(p, x, b, i);
                 job->run->kernel->to_double(d_k, (const unsigned char *)from.p + i * size,
                                             row);
-                attn_rope_row(p, -pos, row, row + d_k);
-                job->run->kernel->from_double(d_k, row + d_k,
-                                              (unsigned char *)to.p + i * size);
+                x->row->turn(p, x, turn, row);
+                job->run->kernel->from_double(d_k, row, (unsigned char *)to.p + i * size);
             }
         }
     job->d = *out;
@@ -119,20 +118,21 @@ static void rotate_back(struct path_job *job, struct attn_tensor *out, double *r
 
 static bool unrotate(struct path_job *job, struct attn_err *err)
 {
+    const struct attn_position *x = attn_turn_of(job->run->p);
     struct attn_arena *arena = job->run->arena;
     struct attn_tensor out = job->d;
 
-    if (!job->path->rotates || !job->run->p->rope.on)
+    if (!job->path->rotates || x == NULL)
         return true;
     out.dim[2] -= job->first;
     out.p = attn_arena_take(arena, attn_grad_tensor_bytes(&out));
 
-    double *row = attn_arena_take(arena, 2 * job->run->p->d.d_k * sizeof *row);
+    double *row = attn_arena_take(arena, job->run->p->d.d_k * sizeof *row);
 
     if (out.p == NULL || row == NULL)
         return attn_fail(err, ATTN_E_MEMORY, ATTN_GRADIENTS[job->path->of].name, NULL,
                          arena->size, attn_grad_tensor_bytes(&out));
-    rotate_back(job, &out, row);
+    rotate_back(job, x, &out, row);
     return true;
 }
 
@@ -192,7 +192,7 @@ size_t attn_grad_inputs_bytes(const struct attn_problem *p)
         d->h * d->T_q > d->h_kv * d->T_kv ? d->h * d->T_q : d->h_kv * d->T_kv;
     const size_t widest = d->d_k > d->d_v ? d->d_k : d->d_v;
     const size_t turned =
-        p->rope.on ? d->B * rows * d->d_k * attn_dtype_bytes(p->dtype) : 0;
+        attn_turn_of(p) ? d->B * rows * d->d_k * attn_dtype_bytes(p->dtype) : 0;
 
     return turned + (2 * widest + d->d_model) * sizeof(double) + 4 * ATTN_ALIGN;
 }

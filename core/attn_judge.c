@@ -1,7 +1,8 @@
 /*
  * attn_judge.c - single rows of the layer recomputed by plain loops in float64.
  * Not here: the layer itself (attn_run.c); nothing of it is called, so that one error
- * cannot hide in both.
+ * cannot hide in both, but the one function that a row of MASKS, SCORES or POSITIONS must
+ * have.
  * Start reading at attn_judge_q, then follow the layer down to attn_judge_output.
  *
  * Tolerances.  A sum of n products in floating point differs from the exact one by at
@@ -109,36 +110,70 @@ static void take_row(const struct attn_tensor *t, size_t b, size_t h, size_t i,
         out[c] = exactly(attn_number(t, from + c));
 }
 
-static double position_of(const struct attn_table *table, size_t b, size_t n,
-                          double otherwise)
-{
-    if (!table->p)
-        return otherwise;
-    assert(table->elem == ATTN_ELEM_F64);
-    return ((const double *)table->p)[b * table->stride_b + n];
-}
-
 /* RoPE: pair (a, b) → (a cos pθ - b sin pθ, a sin pθ + b cos pθ), θ_k = base^(-2k/d_k)
    (Su et al. 2021, section 3.2.2).  The angle's own rounding grows with its size. */
-static void rotate(const struct attn_problem *p, double pos, struct attn_judged *x)
+void attn_rope_judged(const struct attn_problem *p, const struct attn_position *position,
+                      struct attn_turn turn, struct attn_judged *x)
 {
     const size_t d = p->d.d_k;
     const bool half = p->rope.layout == ATTN_ROPE_HALF;
+    const double pos = turn.back ? -turn.at : turn.at;
 
+    (void)position;
     for (size_t k = 0; k < d / 2; k++) {
         struct attn_judged *a = &x[half ? k : 2 * k],
                            *b = &x[half ? k + d / 2 : 2 * k + 1];
         const double angle = pos * pow(p->rope.base, -2.0 * (double)k / (double)d);
         const double c = cos(angle), s = sin(angle);
-        const double turn =
+        const double rounding =
             attn_judge_eps(p->dtype) + SLACK * DBL_EPSILON * (1 + fabs(angle));
         const double size = fabs(a->value) + fabs(b->value);
-        const double error = a->error + b->error + SLACK * turn * size;
+        const double error = a->error + b->error + SLACK * rounding * size;
         const double first = a->value * c - b->value * s;
 
         *b = (struct attn_judged){a->value * s + b->value * c, error};
         *a = (struct attn_judged){first, error};
     }
+}
+
+/* Any kind, being linear: feature c brings |T e_c| times its own error and rounding. */
+static void turn_any(const struct attn_problem *p, const struct attn_position *x,
+                     struct attn_turn turn, struct attn_judged *row)
+{
+    const size_t d = p->d.d_k;
+    const double rounding =
+        attn_judge_eps(p->dtype) + SLACK * DBL_EPSILON * (1 + fabs(turn.at));
+    double value[ATTN_TURN_WIDTH_MAX], share[ATTN_TURN_WIDTH_MAX],
+        column[ATTN_TURN_WIDTH_MAX];
+
+    assert(d <= ATTN_TURN_WIDTH_MAX);
+    for (size_t c = 0; c < d; c++) {
+        value[c] = row[c].value;
+        share[c] = row[c].error + SLACK * rounding * fabs(row[c].value);
+    }
+    x->row->turn(p, x, turn, value);
+    for (size_t c = 0; c < d; c++)
+        row[c] = exactly(value[c]);
+    for (size_t c = 0; c < d; c++) {
+        for (size_t r = 0; r < d; r++)
+            column[r] = r == c ? 1.0 : 0.0;
+        x->row->turn(p, x, turn, column);
+        for (size_t r = 0; r < d; r++)
+            row[r].error += fabs(column[r]) * share[c];
+    }
+}
+
+static void turn_row(const struct attn_problem *p, size_t b, size_t row, bool of_key,
+                     struct attn_judged *out)
+{
+    const struct attn_position *x = attn_turn_of(p);
+    struct attn_turn turn = {.of_key = of_key};
+
+    if (x == NULL)
+        return;
+    turn.at = of_key ? attn_position_of_key(p, x, b, row)
+                     : attn_position_of_query(p, x, b, row);
+    (x->row->turn_judged != NULL ? x->row->turn_judged : turn_any)(p, x, turn, out);
 }
 
 void attn_judge_q(const struct attn_problem *p, size_t b, size_t h, size_t i,
@@ -149,10 +184,8 @@ void attn_judge_q(const struct attn_problem *p, size_t b, size_t h, size_t i,
     else
         project(p, ATTN_IN_X, ATTN_IN_W_Q, ATTN_IN_B_Q, b * p->d.T_q + i, h * p->d.d_k,
                 p->d.d_k, out);
-    if (rotated && p->rope.on)
-        rotate(p,
-               position_of(&p->rope.q, b, i, (double)(p->d.T_kv + i) - (double)p->d.T_q),
-               out);
+    if (rotated)
+        turn_row(p, b, i, false, out);
 }
 
 void attn_judge_k(const struct attn_problem *p, size_t b, size_t h_kv, size_t j,
@@ -170,8 +203,8 @@ void attn_judge_k(const struct attn_problem *p, size_t b, size_t h_kv, size_t j,
     else
         project(p, self ? ATTN_IN_X : ATTN_IN_X_KV, ATTN_IN_W_K, ATTN_IN_B_K,
                 b * (p->d.T_kv - past) + j - past, h_kv * p->d.d_k, p->d.d_k, out);
-    if (rotated && p->rope.on)
-        rotate(p, position_of(&p->rope.k, b, j - past, (double)j), out);
+    if (rotated)
+        turn_row(p, b, j, true, out);
 }
 
 void attn_judge_v(const struct attn_problem *p, size_t b, size_t h_kv, size_t j,

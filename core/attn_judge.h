@@ -46,7 +46,8 @@ double attn_judge_tiny(enum attn_dtype dtype);
 bool attn_judge_near(double got, struct attn_judged want);
 
 /*
- * Rows recomputed; out holds d_k (Q, K), d_v (V) numbers.  `rotated`: after RoPE.
+ * Rows recomputed; out holds d_k (Q, K), d_v (V) numbers.  `rotated`: after the
+ * position kind that turns.
  * Q = X W_Q + b_Q, K = X_kv W_K + b_K, V = X_kv W_V + b_V; cached rows and projected
  * inputs are taken as they are.
  */

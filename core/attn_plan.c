@@ -33,9 +33,9 @@ static enum attn_object shares(const struct attn_problem *p, enum attn_object o)
     case ATTN_PRESENT_V:
         return ATTN_V;
     case ATTN_Q_PRE:
-        return p->rope.on ? o : ATTN_Q;
+        return attn_turn_of(p) ? o : ATTN_Q;
     case ATTN_K_PRE:
-        return p->rope.on ? o : ATTN_K;
+        return attn_turn_of(p) ? o : ATTN_K;
     case ATTN_H_HEADS:
         return p->d.h == 1 ? ATTN_H : o;
     default:
@@ -131,7 +131,7 @@ bool attn_plan(const struct attn_problem *p, uint32_t want, enum attn_path path,
     if (!decide_path(want, path, plan, err))
         return false;
     plan->held = want | (plan->path == ATTN_PATH_TILED ? TILED_NEEDS : DENSE_NEEDS);
-    if (plan->path == ATTN_PATH_DENSE && (p->additive.p != NULL || p->alibi != NULL))
+    if (plan->path == ATTN_PATH_DENSE && attn_is_biased(p))
         plan->held |= ATTN_BIT(ATTN_M);
     plan->held &= there;
     if (!count_bytes(p, plan, err))

@@ -77,17 +77,6 @@ static bool prepare_score(struct attn_problem *p, struct attn_err *err)
     return true;
 }
 
-static bool prepare_rope(const struct attn_problem *p, struct attn_err *err)
-{
-    if (!p->rope.on)
-        return true;
-    if (p->d.d_k % 2 != 0)
-        return attn_fail(err, ATTN_E_ODD_WIDTH, "rope", "d_k", p->d.d_k + 1, p->d.d_k);
-    if (!isfinite(p->rope.base) || !(p->rope.base > 0.0))
-        return attn_fail(err, ATTN_E_RANGE, "rope.base", NULL, 0, 0);
-    return true;
-}
-
 /* Ids name one sequence: its keys, of which the queries are the last. */
 static bool documents_fit(const struct attn_problem *p, struct attn_err *err)
 {
@@ -140,8 +129,8 @@ bool attn_prepare(struct attn_problem *p, struct attn_err *err)
 {
     assert(p->mask_count <= ATTN_MASKS_MAX);
     assert(p->d.T_past <= p->d.T_kv);
-    return prepare_score(p, err) && prepare_rope(p, err) && prepare_alignment(p, err) &&
-           documents_fit(p, err) && padding_fits(p, err) && window_fits(p, err);
+    return prepare_score(p, err) && attn_prepare_positions(p, err) &&
+           prepare_alignment(p, err) && documents_fit(p, err) && padding_fits(p, err) && window_fits(p, err);
 }
 
 /* ---- one item alone ---- */
@@ -178,9 +167,10 @@ void attn_problem_item(const struct attn_problem *p, size_t b, struct attn_probl
     for (size_t n = 0; n < p->mask_count; n++)
         for (size_t a = 0; a < ATTN_PARAMS_MAX; a++)
             cut_table(&item->mask[n].arg[a].table, b);
+    for (size_t n = 0; n < p->position_count; n++)
+        for (size_t a = 0; a < ATTN_PARAMS_MAX; a++)
+            cut_table(&item->position[n].arg[a].table, b);
     cut_table(&item->additive, b);
-    cut_table(&item->rope.q, b);
-    cut_table(&item->rope.k, b);
 }
 
 /* ---- one pair ---- */
@@ -204,18 +194,26 @@ bool attn_allowed(const struct attn_problem *p, size_t b, size_t h, size_t i, si
     return additive_at(p, b, h, i, j) != -INFINITY;
 }
 
-/* additive_bhij - slope_h * |i + shift - j|; an additive -Infinity is no finite part and
-   counts as 0 here (attn_allowed forbids the pair).  Source: Press et al. 2022,
-   section 3. */
+/* additive_bhij and what positions add; an additive -Infinity is no finite part and counts
+   as 0 here (attn_allowed forbids the pair). */
 double attn_bias(const struct attn_problem *p, size_t b, size_t h, size_t i, size_t j)
 {
     const double added = additive_at(p, b, h, i, j);
     double bias = added == -INFINITY ? 0.0 : added;
 
-    if (p->alibi != NULL) {
-        const ptrdiff_t distance = (ptrdiff_t)i + p->shift - (ptrdiff_t)j;
-
-        bias -= p->alibi[h] * (double)(distance < 0 ? -distance : distance);
-    }
+    for (size_t n = 0; n < p->position_count; n++)
+        if (p->position[n].row->bias != NULL)
+            bias += p->position[n].row->bias(p, &p->position[n], b, h, i, j);
     return bias;
+}
+
+double attn_bias_size(const struct attn_problem *p, size_t b, size_t h, size_t i,
+                      size_t j)
+{
+    double size = fabs(attn_bias(p, b, h, i, j));
+
+    for (size_t n = 0; n < p->position_count; n++)
+        if (p->position[n].row->bias != NULL)
+            size += fabs(p->position[n].row->bias(p, &p->position[n], b, h, i, j));
+    return size;
 }

@@ -108,8 +108,8 @@ void attn_rerun_disturb(struct attn_auditor *a, struct attn_tensor *t, size_t fr
     }
 }
 
-/* The layer from its own Q, K and V on: RoPE has been applied, cached rows are among
-   the keys. */
+/* The layer from its own Q, K and V on: they have been turned, cached rows are among the
+   keys. */
 void attn_rerun_projected(const struct attn_auditor *a, struct attn_problem *p)
 {
     *p = *a->p;
@@ -117,7 +117,7 @@ void attn_rerun_projected(const struct attn_auditor *a, struct attn_problem *p)
         p->in[in].p = NULL;
     p->in[ATTN_IN_B_Q].p = p->in[ATTN_IN_B_K].p = p->in[ATTN_IN_B_V].p = NULL;
     p->form.source = ATTN_PROJECTED;
-    p->rope.on = false;
+    attn_without_turn(p);
     p->d.T_past = 0;
     p->in[ATTN_IN_Q] = a->trace->t[ATTN_Q];
     p->in[ATTN_IN_K] = a->trace->t[ATTN_K];

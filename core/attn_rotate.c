@@ -1,23 +1,28 @@
 /*
- * attn_rotate.c - the stages POSITION_Q and POSITION_K: RoPE on blocks of rows, in dtype.
- * Not here: which position a row has, and the one-row rotation of those who judge
- * (attn_position.c).
- * Start reading at rotate.
+ * attn_rotate.c - the stages POSITION_Q and POSITION_K: rows turned to their positions,
+ * in dtype; RoPE on blocks of rows.
+ * Not here: which position a row has, and the one-row forms (attn_position.c).
+ * Start reading at attn_stage_position_q.
  */
 #include "core/attn_core.h"
 
 #include <assert.h>
 #include <math.h>
 
-typedef double position_fn(const struct attn_problem *p, size_t b, size_t row);
+static double position_of(const struct attn_problem *p, const struct attn_position *x,
+                          size_t b, size_t row, bool of_key)
+{
+    return of_key ? attn_position_of_key(p, x, b, row)
+                  : attn_position_of_query(p, x, b, row);
+}
 
 /*
  * Turns pair k of every row by position * base^(-2k/d_k); rows first … of `from` and
  * `to`, which may be the same memory.  Angles are computed in double whatever the dtype:
  * in float a far position would lose its fraction.  Source: Su et al. 2021, equation 34.
  */
-static void rotate(const struct attn_problem *p, size_t b, size_t first,
-                   position_fn *position, struct attn_mat from, struct attn_mat to)
+void attn_rope_rows(const struct attn_problem *p, const struct attn_position *x, size_t b,
+                    size_t first, bool of_key, struct attn_mat from, struct attn_mat to)
 {
     const struct attn_kernel *kernel = attn_kernel_of(to.dtype);
     const size_t pairs = p->d.d_k / 2;
@@ -29,22 +34,51 @@ static void rotate(const struct attn_problem *p, size_t b, size_t first,
         const size_t left = half ? k : 2 * k, right = half ? k + pairs : 2 * k + 1;
 
         for (size_t r = 0; r < to.rows; r++) {
-            const double angle = position(p, b, first + r) * theta;
+            const double angle = position_of(p, x, b, first + r, of_key) * theta;
             const double c = cos(angle), s = sin(angle);
-            const double x = kernel->get(from.p, r * from.ld + left);
-            const double y = kernel->get(from.p, r * from.ld + right);
+            const double u = kernel->get(from.p, r * from.ld + left);
+            const double v = kernel->get(from.p, r * from.ld + right);
 
-            kernel->set(to.p, r * to.ld + left, x * c - y * s);
-            kernel->set(to.p, r * to.ld + right, x * s + y * c);
+            kernel->set(to.p, r * to.ld + left, u * c - v * s);
+            kernel->set(to.p, r * to.ld + right, u * s + v * c);
         }
     }
 }
 
-/* Q = Q_pre rotated to the positions of its rows. */
+/* Any kind: row by row, in double. */
+static void turn_each(const struct attn_problem *p, const struct attn_position *x,
+                      size_t b, size_t first, bool of_key, struct attn_mat from,
+                      struct attn_mat to)
+{
+    const struct attn_kernel *kernel = attn_kernel_of(to.dtype);
+    const size_t bytes = attn_dtype_bytes(to.dtype);
+    double row[ATTN_TURN_WIDTH_MAX];
+
+    assert(to.cols <= ATTN_TURN_WIDTH_MAX);
+    for (size_t r = 0; r < to.rows; r++) {
+        const struct attn_turn turn = {.at = position_of(p, x, b, first + r, of_key),
+                                       .of_key = of_key};
+
+        kernel->to_double(to.cols, (const char *)from.p + r * from.ld * bytes, row);
+        x->row->turn(p, x, turn, row);
+        kernel->from_double(to.cols, row, (char *)to.p + r * to.ld * bytes);
+    }
+}
+
+static void turn_rows(const struct attn_problem *p, const struct attn_position *x,
+                      size_t b, size_t first, bool of_key, struct attn_mat from,
+                      struct attn_mat to)
+{
+    (x->row->turn_rows != NULL ? x->row->turn_rows : turn_each)(p, x, b, first, of_key,
+                                                                from, to);
+}
+
+/* Q = Q_pre turned to the positions of its rows. */
 bool attn_stage_position_q(const struct attn_run_ctx *run, struct attn_piece piece,
                            struct attn_err *err)
 {
     const struct attn_tensor *pre = attn_before_rope(run->t, ATTN_Q_PRE, ATTN_Q);
+    const struct attn_position *x = attn_turn_of(run->p);
     const size_t rows = piece.i1 - piece.i0;
     const struct attn_mat from =
         attn_mat_rows(attn_slice(pre, piece.b, piece.h), piece.i0, rows);
@@ -52,28 +86,29 @@ bool attn_stage_position_q(const struct attn_run_ctx *run, struct attn_piece pie
         attn_mat_rows(attn_slice(&run->t->t[ATTN_Q], piece.b, piece.h), piece.i0, rows);
 
     (void)err;
-    if (run->p->rope.on)
-        rotate(run->p, piece.b, piece.i0, attn_rope_position_q, from, to);
+    if (x != NULL)
+        turn_rows(run->p, x, piece.b, piece.i0, false, from, to);
     else
         attn_mat_copy(to, from);
     return true;
 }
 
-/* K = K_pre with the new rows rotated to their positions; cached rows are rotated
+/* K = K_pre with the new rows turned to their positions; cached rows are turned
  * already. */
 bool attn_stage_position_k(const struct attn_run_ctx *run, struct attn_piece piece,
                            struct attn_err *err)
 {
     const struct attn_tensor *pre = attn_before_rope(run->t, ATTN_K_PRE, ATTN_K);
+    const struct attn_position *x = attn_turn_of(run->p);
     const struct attn_mat from = attn_slice(pre, piece.b, piece.h);
     const struct attn_mat to = attn_slice(&run->t->t[ATTN_K], piece.b, piece.h);
-    const size_t past = run->p->rope.on ? run->p->d.T_past : run->p->d.T_kv;
+    const size_t past = x != NULL ? run->p->d.T_past : run->p->d.T_kv;
 
     (void)err;
     attn_mat_copy(attn_mat_rows(to, 0, past), attn_mat_rows(from, 0, past));
-    if (run->p->rope.on)
-        rotate(run->p, piece.b, past, attn_rope_position_k,
-               attn_mat_rows(from, past, from.rows - past),
-               attn_mat_rows(to, past, to.rows - past));
+    if (x != NULL)
+        turn_rows(run->p, x, piece.b, past, true,
+                  attn_mat_rows(from, past, from.rows - past),
+                  attn_mat_rows(to, past, to.rows - past));
     return true;
 }

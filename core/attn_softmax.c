@@ -118,25 +118,33 @@ bool attn_stage_score(const struct attn_run_ctx *run, struct attn_piece piece,
 
 /* ---- MASK ---- */
 
+static void add_position(const struct attn_problem *p, const struct attn_position *x,
+                         size_t b, size_t h, size_t i, size_t j0, size_t j1, double *m)
+{
+    if (x->row->bias_row != NULL) {
+        x->row->bias_row(p, x, b, h, i, j0, j1, m);
+        return;
+    }
+    for (size_t j = j0; x->row->bias != NULL && j < j1; j++)
+        m[j - j0] += x->row->bias(p, x, b, h, i, j);
+}
+
 bool attn_bias_row(const struct attn_problem *p, size_t b, size_t h, size_t i, size_t j0,
                    size_t j1, double *m)
 {
     const struct attn_table *t = &p->additive;
 
-    if (!t->p && !p->alibi)
+    if (!attn_is_biased(p))
         return false;
 
     const double *added =
         t->p ? (const double *)t->p + b * t->stride_b + h * t->stride_h + i * t->stride_i
              : NULL;
-    const double slope = p->alibi ? p->alibi[h] : 0;
-    const double at = (double)((ptrdiff_t)i + p->shift);
 
-    for (size_t j = j0; j < j1; j++) {
+    for (size_t j = j0; j < j1; j++)
         m[j - j0] = added && added[j] > -INFINITY ? added[j] : 0;
-        if (p->alibi)
-            m[j - j0] -= slope * fabs(at - (double)j);
-    }
+    for (size_t n = 0; n < p->position_count; n++)
+        add_position(p, &p->position[n], b, h, i, j0, j1, m);
     return true;
 }
 

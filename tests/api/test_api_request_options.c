@@ -93,22 +93,30 @@ Test(api_request_options, score_functions_and_their_numbers)
 
 Test(api_request_options, rope_positions_for_all_or_for_each_item)
 {
-    const struct attn_rope *rope =
+    const struct attn_problem *p =
         &accepted("\"position\":{\"rope\":{\"layout\":\"interleaved\",\"base\":100,"
                   "\"q\":[3,4],\"k\":[[5,6]]}}")
-             ->r.p.rope;
+             ->r.p;
+    const struct attn_table *q = &p->position[0].arg[2].table;
+    const struct attn_table *k = &p->position[0].arg[3].table;
 
-    cr_expect(rope->on && rope->layout == ATTN_ROPE_INTERLEAVED && rope->base == 100.0);
-    cr_expect(((const double *)rope->q.p)[1] == 4.0 && rope->q.stride_b == 0);
-    cr_expect(((const double *)rope->k.p)[1] == 6.0 && rope->k.stride_b == 2);
-    rope = &accepted("\"position\":{\"rope\":{\"layout\":\"half\"}}")->r.p.rope;
-    cr_expect(rope->base == 10000.0 && rope->q.p == NULL && rope->k.p == NULL);
+    cr_expect(p->rope.on && p->rope.layout == ATTN_ROPE_INTERLEAVED);
+    cr_expect_eq(p->rope.base, 100.0);
+    cr_expect(((const double *)q->p)[1] == 4.0 && q->stride_b == 0);
+    cr_expect(((const double *)k->p)[1] == 6.0 && k->stride_b == 2);
+    p = &accepted("\"position\":{\"rope\":{\"layout\":\"half\"}}")->r.p;
+    cr_expect(p->rope.base == 10000.0);
+    cr_expect(p->position[0].arg[2].table.p == NULL);
+    cr_expect(p->position[0].arg[3].table.p == NULL);
     cr_expect(accepted("\"position\":{\"rope\":{}}")->r.warnings == 1);
     refused("\"position\":{\"rope\":{\"q\":[1,2,3]}}", "wrong-shape", "/position/rope/q");
     refused("\"position\":{\"rope\":{\"q\":[1,\"NaN\"]}}", "not-finite",
             "/position/rope/q/1");
     refused("\"position\":{\"rope\":{\"base\":0}}", "bad-value", "/position/rope/base");
     refused("\"position\":{\"rope\":true}", "wrong-type", "/position/rope");
+    refused("\"position\":{\"rop\":{}}", "unknown-field", "/position/rop");
+    refused("\"position\":{\"rope\":{\"slopes\":[1]}}", "unknown-field",
+            "/position/rope/slopes");
     refused("\"shapes\":{\"heads\":2},\"position\":{\"rope\":{\"layout\":\"half\"}}",
             "bad-value", "/position/rope");
 }

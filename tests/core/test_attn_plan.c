@@ -64,12 +64,11 @@ Test(attn_plan, dense_holds_the_chain)
 
 Test(attn_plan, m_is_held_when_wanted_or_biased)
 {
-    static const double slopes[4] = {1, 1, 1, 1};
     struct attn_problem p = layer();
 
     cr_assert_not(planned(&p, 0, ATTN_PATH_DENSE).held & ATTN_BIT(ATTN_M));
     cr_assert(planned(&p, ATTN_BIT(ATTN_M), ATTN_PATH_DENSE).held & ATTN_BIT(ATTN_M));
-    p.alibi = slopes;
+    p.position[p.position_count++].row = attn_position_find("alibi");
     cr_assert(planned(&p, 0, ATTN_PATH_DENSE).held & ATTN_BIT(ATTN_M));
     cr_assert_not(planned(&p, 0, ATTN_PATH_TILED).held & ATTN_BIT(ATTN_M));
 }
@@ -194,7 +193,7 @@ Test(attn_plan, identical_objects_share_memory)
     cr_assert_eq(t.t[ATTN_H_HEADS].p, t.t[ATTN_H].p);
     cr_assert_eq(t.t[ATTN_H_HEADS].rank, 4);
 
-    p.rope.on = true;
+    p.position[p.position_count++].row = attn_position_find("rope");
     p.d.h = 2;
     plan = planned(&p, want, ATTN_PATH_DENSE);
     arena.used = 0;

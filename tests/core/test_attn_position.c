@@ -9,18 +9,24 @@ static const double RTOL = 4e-16; /* cos, sin and pow are good to about an ulp *
 
 static struct attn_problem rope(size_t d_k, enum attn_rope_layout layout, double base)
 {
-    return (struct attn_problem){
-        .d = {.B = 2, .T_q = 2, .T_kv = 5, .T_past = 3, .d_k = d_k},
-        .rope = {.on = true, .layout = layout, .base = base}};
+    struct attn_problem p = {.d = {.B = 2, .T_q = 2, .T_kv = 5, .T_past = 3, .d_k = d_k}};
+    struct attn_err err = {0};
+
+    p.position[p.position_count++] = attn_position_of_row(attn_position_find("rope"));
+    p.position[0].arg[0].number = layout;
+    p.position[0].arg[1].real = base;
+    cr_assert(attn_prepare_positions(&p, &err));
+    return p;
 }
 
 Test(attn_position, table)
 {
     cr_assert_eq(attn_position_count(), 2);
     cr_assert_str_eq(attn_position_at(0)->name, "rope");
-    cr_assert_str_eq(attn_position_at(0)->acts_on, "Q,K");
+    cr_assert_str_eq(attn_position_acts_on(attn_position_at(0)), "Q,K");
     cr_assert_str_eq(attn_position_at(1)->name, "alibi");
-    cr_assert_str_eq(attn_position_at(1)->acts_on, "M");
+    cr_assert_str_eq(attn_position_acts_on(attn_position_at(1)), "M");
+    cr_assert_null(attn_position_find("rop"));
 }
 
 /* d_k 4, base 100: angles are p and p/10. */
@@ -93,8 +99,8 @@ Test(attn_position, stated_positions_are_read_by_item)
     const double q[] = {10, 11, 20, 21}, k[] = {.5, 1.5};
     struct attn_problem p = rope(4, ATTN_ROPE_HALF, 100);
 
-    p.rope.q = (struct attn_table){.elem = ATTN_ELEM_F64, .p = q, .stride_b = 2};
-    p.rope.k = (struct attn_table){.elem = ATTN_ELEM_F64, .p = k};
+    p.position[0].arg[2].table = (struct attn_table){.elem = ATTN_ELEM_F64, .p = q, .stride_b = 2};
+    p.position[0].arg[3].table = (struct attn_table){.elem = ATTN_ELEM_F64, .p = k};
     cr_assert_eq(attn_rope_position_q(&p, 1, 0), 20);
     cr_assert_eq(attn_rope_position_q(&p, 0, 1), 11);
     cr_assert_eq(attn_rope_position_k(&p, 1, 3), .5);

@@ -141,11 +141,12 @@ Test(attn_problem, rope_needs_pairs)
     struct attn_problem p = layer(2, 2, 0);
     struct attn_err err = {0};
 
-    p.rope = (struct attn_rope){.on = true, .base = 10000};
+    p.position[p.position_count++] = attn_position_of_row(attn_position_find("rope"));
     accepted(&p);
-    p.rope.base = 0;
-    refused(&p, ATTN_E_RANGE, "rope.base");
-    p.rope.base = 10000;
+    cr_assert(p.rope.on && p.rope.layout == ATTN_ROPE_HALF && p.rope.base == 10000);
+    p.position[0].arg[1].real = 0;
+    refused(&p, ATTN_E_RANGE, "rope");
+    p.position[0].arg[1].real = 10000;
     p.d.d_k = 3;
     cr_assert_not(attn_prepare(&p, &err));
     cr_assert_eq(err.code, ATTN_E_ODD_WIDTH);
@@ -207,7 +208,8 @@ Test(attn_problem, an_item_alone_has_its_own_tables)
     add(&p, "allowed")->arg[0].table = (struct attn_table){ATTN_ELEM_U8, pairs, 0, 0, 3};
     add(&p, "padding")->arg[1].table = (struct attn_table){ATTN_ELEM_U8, valid, 3, 0, 0};
     p.additive = (struct attn_table){ATTN_ELEM_F64, bias, 18, 9, 3};
-    p.rope.q = (struct attn_table){ATTN_ELEM_F64, q, 3, 0, 0};
+    p.position[p.position_count++].row = attn_position_find("rope");
+    p.position[0].arg[2].table = (struct attn_table){ATTN_ELEM_F64, q, 3, 0, 0};
 
     attn_problem_item(&p, 1, &item);
     cr_assert(item.d.B == 1 && item.form.batch_axis);
@@ -219,7 +221,7 @@ Test(attn_problem, an_item_alone_has_its_own_tables)
     cr_assert_eq(item.mask[0].arg[0].table.p, (const void *)pairs);
     cr_assert_eq(item.mask[1].arg[1].table.p, (const void *)(valid + 3));
     cr_assert_eq(item.additive.p, (const void *)(bias + 18));
-    cr_assert_eq(item.rope.q.p, (const void *)(q + 3));
+    cr_assert_eq(item.position[0].arg[2].table.p, (const void *)(q + 3));
     cr_assert_null(item.in[ATTN_IN_X_KV].p);
 }
 
@@ -230,7 +232,10 @@ Test(attn_problem, bias_is_additive_and_distance)
 
     accepted(&p);
     cr_assert_eq(attn_bias(&p, 0, 0, 0, 0), 0.0);
-    p.alibi = slopes;
+    p.position[p.position_count++] = attn_position_of_row(attn_position_find("alibi"));
+    refused(&p, ATTN_E_MISSING, "alibi");
+    p.position[0].arg[0].table = (struct attn_table){.elem = ATTN_ELEM_F64, .p = slopes};
+    accepted(&p);
     cr_assert_eq(attn_bias(&p, 0, 0, 0, 0), -.5, "query 0 stands at key 1");
     cr_assert_eq(attn_bias(&p, 0, 1, 1, 0), -.5);
     cr_assert_eq(attn_bias(&p, 0, 0, 0, 2), -.5, "later keys are as far");

@@ -25,7 +25,8 @@ static const struct attn_dims SIZES = {.B = 2,
 static void make_rope(struct made *m, enum attn_dtype dtype, enum attn_rope_layout layout)
 {
     make_plain(m, 4, dtype, ATTN_SELF, SIZES);
-    m->p.rope = (struct attn_rope){.on = true, .layout = layout, .base = 100};
+    make_position(m, "rope")->arg[0].number = layout;
+    m->p.position[0].arg[1].real = 100;
     make_prepare(m);
 }
 
@@ -113,13 +114,13 @@ Test(attn_rotate, scores_depend_on_distances)
     d.T_past = 0;
     d.T_kv = 3;
     make_plain(&m, 5, ATTN_F64, ATTN_SELF, d);
-    m.p.rope = (struct attn_rope){.on = true, .base = 10000};
+    make_position(&m, "rope");
     make_prepare(&m);
     make_run(&m.p, ATTN_BIT(ATTN_S), ATTN_PATH_DENSE, NULL, NULL, &here);
     for (size_t i = 0; i < 3; i++)
         q[i] = k[i] = 50 + (double)i;
-    m.p.rope.q = (struct attn_table){.elem = ATTN_ELEM_F64, .p = q};
-    m.p.rope.k = (struct attn_table){.elem = ATTN_ELEM_F64, .p = k};
+    m.p.position[0].arg[2].table = (struct attn_table){.elem = ATTN_ELEM_F64, .p = q};
+    m.p.position[0].arg[3].table = (struct attn_table){.elem = ATTN_ELEM_F64, .p = k};
     make_run(&m.p, ATTN_BIT(ATTN_S), ATTN_PATH_DENSE, NULL, NULL, &there);
     for (size_t n = 0; n < attn_tensor_count(&here.trace.t[ATTN_S]); n++)
         cr_assert_float_eq(attn_tensor_get(&here.trace.t[ATTN_S], n),

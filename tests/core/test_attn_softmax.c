@@ -146,7 +146,7 @@ Test(attn_softmax, bias_row_is_the_bias)
             double row[20];
 
             if (!attn_bias_row(&m.p, b, h, i, j0, m.p.d.T_kv, row)) {
-                cr_assert(!m.p.alibi && !m.p.additive.p);
+                cr_assert(!attn_is_biased(&m.p));
                 continue;
             }
             rows++;

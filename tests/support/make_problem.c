@@ -187,15 +187,14 @@ static void add_window(struct made *m)
 static void add_rope(struct made *m)
 {
     const struct attn_dims *d = &m->p.d;
-    struct attn_rope *rope = &m->p.rope;
+    struct attn_arg *rope = make_position(m, "rope")->arg;
     double *q = make_block(m, d->T_q * sizeof *q);
 
-    *rope = (struct attn_rope){.on = true, .base = 10000};
-    rope->layout = make_below(m, 2) ? ATTN_ROPE_HALF : ATTN_ROPE_INTERLEAVED;
+    rope[0].number = make_below(m, 2) ? ATTN_ROPE_HALF : ATTN_ROPE_INTERLEAVED;
     for (size_t i = 0; i < d->T_q; i++)
         q[i] = (double)make_below(m, 100);
     if (make_below(m, 2))
-        rope->q = (struct attn_table){.elem = ATTN_ELEM_F64, .p = q};
+        rope[2].table = (struct attn_table){.elem = ATTN_ELEM_F64, .p = q};
 }
 
 static void add_alibi(struct made *m)
@@ -203,7 +202,8 @@ static void add_alibi(struct made *m)
     double *slopes = make_block(m, m->p.d.h * sizeof *slopes);
 
     attn_alibi_standard(m->p.d.h, slopes);
-    m->p.alibi = slopes;
+    make_position(m, "alibi")->arg[0].table =
+        (struct attn_table){.elem = ATTN_ELEM_F64, .p = slopes};
 }
 
 static void add_features(struct made *m, const struct make_features *may)
@@ -255,6 +255,18 @@ struct attn_mask *make_mask(struct made *m, const char *name)
     if (!m->p.mask[m->p.mask_count].row)
         abort();
     return &m->p.mask[m->p.mask_count++];
+}
+
+struct attn_position *make_position(struct made *m, const char *name)
+{
+    const struct attn_position_row *row = attn_position_find(name);
+    struct attn_position *x = &m->p.position[m->p.position_count];
+
+    if (!row || m->p.position_count == ATTN_POSITIONS_MAX)
+        abort();
+    m->p.position_count++;
+    *x = attn_position_of_row(row);
+    return x;
 }
 
 void make_prepare(struct made *m)

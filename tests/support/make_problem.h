@@ -40,6 +40,8 @@ void make_plain(struct made *m, uint64_t seed, enum attn_dtype dtype,
                 enum attn_source source, struct attn_dims d);
 /* Adds a rule without parameters, or finds the one that is there. */
 struct attn_mask *make_mask(struct made *m, const char *name);
+/* Adds a position kind with every parameter left out. */
+struct attn_position *make_position(struct made *m, const char *name);
 /* Once more after a change of the problem. */
 void make_prepare(struct made *m);
 void make_free(struct made *m);

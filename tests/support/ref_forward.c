@@ -156,6 +156,18 @@ static void rotate(const struct attn_problem *p, const struct side *s,
                 }
 }
 
+static const struct attn_table *rope_table(const struct attn_problem *p, const char *name)
+{
+    static const struct attn_table none;
+
+    for (size_t n = 0; n < p->position_count; n++)
+        for (size_t a = 0; a < ATTN_PARAMS_MAX; a++)
+            if (strcmp(p->position[n].row->name, "rope") == 0 &&
+                strcmp(p->position[n].row->param[a].name, name) == 0)
+                return &p->position[n].arg[a].table;
+    return &none;
+}
+
 static void queries_keys_values(const struct attn_problem *p, struct ref_layer *l)
 {
     const struct attn_dims *d = &p->d;
@@ -171,9 +183,10 @@ static void queries_keys_values(const struct attn_problem *p, struct ref_layer *
     project(p, &q, l->t[ATTN_Q_PRE]);
     project(p, &k, l->t[ATTN_K_PRE]);
     project(p, &v, l->t[ATTN_V]);
-    rotate(p, &q, &p->rope.q, (long double)d->T_kv - (long double)d->T_q,
+    rotate(p, &q, rope_table(p, "q"), (long double)d->T_kv - (long double)d->T_q,
            l->t[ATTN_Q_PRE], l->t[ATTN_Q]);
-    rotate(p, &k, &p->rope.k, (long double)d->T_past, l->t[ATTN_K_PRE], l->t[ATTN_K]);
+    rotate(p, &k, rope_table(p, "k"), (long double)d->T_past, l->t[ATTN_K_PRE],
+           l->t[ATTN_K]);
     memcpy(l->t[ATTN_PRESENT_K], l->t[ATTN_K],
            d->B * d->h_kv * d->T_kv * d->d_k * sizeof(long double));
     memcpy(l->t[ATTN_PRESENT_V], l->t[ATTN_V],
