@@ -17,24 +17,23 @@ static double position_of(const struct attn_problem *p, const struct attn_positi
 }
 
 /*
- * Turns pair k of every row by position * base^(-2k/d_k); rows first … of `from` and
- * `to`, which may be the same memory.  Angles are computed in double whatever the dtype:
- * in float a far position would lose its fraction.  Source: Su et al. 2021, equation 34.
+ * Turns pair k of every row by at[row] * base^(-2k/d_k).  Angles are computed in double
+ * whatever the dtype: in float a far position would lose its fraction.
+ * Source: Su et al. 2021, equation 34.
  */
-void attn_rope_rows(const struct attn_problem *p, const struct attn_position *x, size_t b,
-                    size_t first, bool of_key, struct attn_mat from, struct attn_mat to)
+static void rope_block(const struct attn_problem *p, const double *at,
+                       struct attn_mat from, struct attn_mat to)
 {
     const struct attn_kernel *kernel = attn_kernel_of(to.dtype);
     const size_t pairs = p->d.d_k / 2;
     const bool half = p->rope.layout == ATTN_ROPE_HALF;
 
-    assert(p->d.d_k % 2 == 0);
     for (size_t k = 0; k < pairs; k++) {
         const double theta = pow(p->rope.base, -2.0 * (double)k / (double)p->d.d_k);
         const size_t left = half ? k : 2 * k, right = half ? k + pairs : 2 * k + 1;
 
         for (size_t r = 0; r < to.rows; r++) {
-            const double angle = position_of(p, x, b, first + r, of_key) * theta;
+            const double angle = at[r] * theta;
             const double c = cos(angle), s = sin(angle);
             const double u = kernel->get(from.p, r * from.ld + left);
             const double v = kernel->get(from.p, r * from.ld + right);
@@ -42,6 +41,21 @@ void attn_rope_rows(const struct attn_problem *p, const struct attn_position *x,
             kernel->set(to.p, r * to.ld + left, u * c - v * s);
             kernel->set(to.p, r * to.ld + right, u * s + v * c);
         }
+    }
+}
+
+void attn_rope_rows(const struct attn_problem *p, const struct attn_position *x, size_t b,
+                    size_t first, bool of_key, struct attn_mat from, struct attn_mat to)
+{
+    double at[ATTN_ROW_BLOCK];
+
+    assert(p->d.d_k % 2 == 0);
+    for (size_t r = 0; r < to.rows; r += ATTN_ROW_BLOCK) {
+        const size_t rows = to.rows - r < ATTN_ROW_BLOCK ? to.rows - r : ATTN_ROW_BLOCK;
+
+        for (size_t n = 0; n < rows; n++)
+            at[n] = position_of(p, x, b, first + r + n, of_key);
+        rope_block(p, at, attn_mat_rows(from, r, rows), attn_mat_rows(to, r, rows));
     }
 }
 
