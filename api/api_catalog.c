@@ -196,8 +196,8 @@ _Static_assert(API_COUNT(POSITION_PARAM_KINDS) == ATTN_POSITION_PARAM_KIND_COUNT
 static bool put_takes(struct api_buffer *b, const struct attn_position_param *param)
 {
     char text[160];
-    size_t len = (size_t)snprintf(text, sizeof text, "%s",
-                                  POSITION_PARAM_KINDS[param->kind]);
+    size_t len =
+        (size_t)snprintf(text, sizeof text, "%s", POSITION_PARAM_KINDS[param->kind]);
 
     for (size_t n = 0; n < ATTN_CHOICES_MAX && param->choice[n] && len < sizeof text; n++)
         len += (size_t)snprintf(text + len, sizeof text - len, "%s\"%s\"",

@@ -129,11 +129,10 @@ static bool fail_contradiction(struct api_err *err, const char *where,
                                const struct attn_err *core)
 {
     if (core->axis != NULL && core->want != core->got)
-        return api_fail_numbers(err, "contradiction", where, core->object, core->want,
-                                core->got,
-                                "%s needs one sequence: %s is %zu, but the queries are %zu.",
-                                named(core->object, "A field"), core->axis, core->got,
-                                core->want);
+        return api_fail_numbers(
+            err, "contradiction", where, core->object, core->want, core->got,
+            "%s needs one sequence: %s is %zu, but the queries are %zu.",
+            named(core->object, "A field"), core->axis, core->got, core->want);
     return api_fail(err, "contradiction", where,
                     "%s cannot be given together with what else the request says%s%s.",
                     named(core->object, "A field"), core->axis != NULL ? ": " : "",
@@ -195,10 +194,9 @@ static bool fail_empty_row(struct api_err *err, const char *where,
 static bool fail_odd_width(struct api_err *err, const char *where,
                            const struct attn_err *core)
 {
-    return api_fail_numbers(
-        err, "bad-value", where, "Q", core->want, core->got,
-        "%s turns pairs of features, so d_k must be even; it is %zu.",
-        named(core->object, "This position kind"), core->got);
+    return api_fail_numbers(err, "bad-value", where, "Q", core->want, core->got,
+                            "%s turns pairs of features, so d_k must be even; it is %zu.",
+                            named(core->object, "This position kind"), core->got);
 }
 
 static bool fail_memory(struct api_err *err, const char *where,

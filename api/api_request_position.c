@@ -208,10 +208,9 @@ static bool read_kind(struct api_reading *rd, const struct attn_position_row *ro
         if (!look_param(rd, &x, n, object, place, err))
             return false;
     if (p->position_count == ATTN_POSITIONS_MAX)
-        return api_fail_numbers(err, "not-supported", place, NULL, ATTN_POSITIONS_MAX,
-                                p->position_count + 1,
-                                "At most %d position kinds can be combined.",
-                                ATTN_POSITIONS_MAX);
+        return api_fail_numbers(
+            err, "not-supported", place, NULL, ATTN_POSITIONS_MAX, p->position_count + 1,
+            "At most %d position kinds can be combined.", ATTN_POSITIONS_MAX);
     p->position[p->position_count++] = x;
     return true;
 }

@@ -211,10 +211,10 @@ static void compare_m(const struct attn_auditor *a, const size_t at[4], double g
         return;
     }
     bias = attn_bias(p, at[0], at[1], at[2], at[3]);
-    attn_diff_note(diff, ATTN_M, at, got,
-                   (struct attn_judged){bias, 8.0 * attn_judge_eps(p->dtype) *
-                                                attn_bias_size(p, at[0], at[1], at[2],
-                                                               at[3])});
+    attn_diff_note(
+        diff, ATTN_M, at, got,
+        (struct attn_judged){bias, 8.0 * attn_judge_eps(p->dtype) *
+                                       attn_bias_size(p, at[0], at[1], at[2], at[3])});
 }
 
 static void compare_masked(const struct attn_auditor *a, const size_t at[4], size_t place,

@@ -80,7 +80,8 @@ void attn_alibi_standard(size_t n, double *slopes)
         slopes[power + (m - 1) / 2] = exp2(-8.0 * (double)m / (double)(2 * power));
 }
 
-/* Slopes are read from p->alibi, so that who looks for a wrong layer can take them away. */
+/* Slopes are read from p->alibi, so that who looks for a wrong layer can take them away.
+ */
 static double alibi_bias(const struct attn_problem *p, const struct attn_position *x,
                          size_t b, size_t h, size_t i, size_t j)
 {

@@ -130,7 +130,8 @@ bool attn_prepare(struct attn_problem *p, struct attn_err *err)
     assert(p->mask_count <= ATTN_MASKS_MAX);
     assert(p->d.T_past <= p->d.T_kv);
     return prepare_score(p, err) && attn_prepare_positions(p, err) &&
-           prepare_alignment(p, err) && documents_fit(p, err) && padding_fits(p, err) && window_fits(p, err);
+           prepare_alignment(p, err) && documents_fit(p, err) && padding_fits(p, err) &&
+           window_fits(p, err);
 }
 
 /* ---- one item alone ---- */
@@ -194,8 +195,8 @@ bool attn_allowed(const struct attn_problem *p, size_t b, size_t h, size_t i, si
     return additive_at(p, b, h, i, j) != -INFINITY;
 }
 
-/* additive_bhij and what positions add; an additive -Infinity is no finite part and counts
-   as 0 here (attn_allowed forbids the pair). */
+/* additive_bhij and what positions add; an additive -Infinity is no finite part and
+   counts as 0 here (attn_allowed forbids the pair). */
 double attn_bias(const struct attn_problem *p, size_t b, size_t h, size_t i, size_t j)
 {
     const double added = additive_at(p, b, h, i, j);

@@ -99,7 +99,8 @@ Test(attn_position, stated_positions_are_read_by_item)
     const double q[] = {10, 11, 20, 21}, k[] = {.5, 1.5};
     struct attn_problem p = rope(4, ATTN_ROPE_HALF, 100);
 
-    p.position[0].arg[2].table = (struct attn_table){.elem = ATTN_ELEM_F64, .p = q, .stride_b = 2};
+    p.position[0].arg[2].table =
+        (struct attn_table){.elem = ATTN_ELEM_F64, .p = q, .stride_b = 2};
     p.position[0].arg[3].table = (struct attn_table){.elem = ATTN_ELEM_F64, .p = k};
     cr_assert_eq(attn_rope_position_q(&p, 1, 0), 20);
     cr_assert_eq(attn_rope_position_q(&p, 0, 1), 11);

@@ -99,8 +99,7 @@ Test(attn_position_kind, rows_are_turned_where_they_stand)
             const double by = j < 2 ? 0 : -.25 * (double)j;
 
             cr_assert_float_eq(kernel->get(K, j * 6),
-                               kernel->get(pre, j * 6) +
-                                   by * kernel->get(pre, j * 6 + 1),
+                               kernel->get(pre, j * 6) + by * kernel->get(pre, j * 6 + 1),
                                close_to((enum attn_dtype)dtype));
         }
         make_run_free(&r);
@@ -316,14 +315,12 @@ static void check_forms(struct made *m)
 
             x->row->bias_row(&m->p, x, 1, 2, i, 1, 5, row + 1);
             for (size_t j = 0; j < 5; j++)
-                cr_assert_eq(row[j],
-                             1 + (j ? x->row->bias(&m->p, x, 1, 2, i, j) : 0));
+                cr_assert_eq(row[j], 1 + (j ? x->row->bias(&m->p, x, 1, 2, i, j) : 0));
         }
     if (x->row->turn_rows && x->row->turn_judged)
         for (size_t i = 0; i < 3; i++) {
             struct attn_judged judged[6];
-            const struct attn_turn how = {.at =
-                                              attn_position_of_query(&m->p, x, 1, i)};
+            const struct attn_turn how = {.at = attn_position_of_query(&m->p, x, 1, i)};
 
             for (size_t c = 0; c < 6; c++) {
                 in[c] = make_normal(m);
