@@ -140,40 +140,12 @@ static size_t param_count(const struct attn_position_row *row)
     return n;
 }
 
-static const char *param_name_at(const void *row, size_t n)
+/* Rows that only check names; what stands there is read afterwards, in the table's order.
+ */
+static bool keep(void *into, const struct api_doc *doc, const json_t *v,
+                 const char *pointer, struct api_err *err)
 {
-    return ((const struct attn_position_row *)row)->param[n].name;
-}
-
-static const char *kind_name_at(const void *names, size_t n)
-{
-    (void)names;
-    return attn_position_at(n)->name;
-}
-
-/* Every member of the object is one of these names. */
-static bool check_names(const struct api_reading *rd, const json_t *object,
-                        const char *pointer, api_name_at_fn *name_at, const void *names,
-                        size_t count, struct api_err *err)
-{
-    char place[API_POINTER_MAX];
-    const char *key;
-    json_t *value;
-
-    if (!json_is_object(object))
-        return api_fail(err, "wrong-type", pointer, "An object is expected here, not %s.",
-                        api_type_name(rd->doc, object));
-    json_object_foreach((json_t *)object, key, value)
-    {
-        size_t n = 0;
-
-        while (n < count && strcmp(name_at(names, n), key) != 0)
-            n++;
-        if (n == count)
-            return api_fail_unknown(err, "unknown-field",
-                                    api_pointer(place, pointer, key), key,
-                                    api_nearest(key, name_at, names, count));
-    }
+    (void)into, (void)doc, (void)v, (void)pointer, (void)err;
     return true;
 }
 
@@ -185,9 +157,6 @@ static bool look_param(struct api_reading *rd, struct attn_position *x, size_t n
     char place[API_POINTER_MAX];
 
     api_pointer(place, pointer, param->name);
-    if (v == NULL && param->required)
-        return api_fail(err, "missing", place, "\"%s\" is needed here and was not given.",
-                        param->name);
     if (v == NULL && param->left_out != NULL)
         api_warn(rd->r, param->left_out);
     x->arg[n].given = v != NULL;
@@ -199,10 +168,14 @@ static bool read_kind(struct api_reading *rd, const struct attn_position_row *ro
 {
     struct attn_problem *p = &rd->r->p;
     struct attn_position x = attn_position_of_row(row);
+    struct api_field_row field[ATTN_PARAMS_MAX];
     char place[API_POINTER_MAX];
 
+    for (size_t n = 0; n < param_count(row); n++)
+        field[n] =
+            (struct api_field_row){row->param[n].name, keep, row->param[n].required};
     api_pointer(place, pointer, row->name);
-    if (!check_names(rd, object, place, param_name_at, row, param_count(row), err))
+    if (!api_read_object(rd, rd->doc, object, place, field, param_count(row), err))
         return false;
     for (size_t n = 0; n < param_count(row); n++)
         if (!look_param(rd, &x, n, object, place, err))
@@ -218,17 +191,20 @@ static bool read_kind(struct api_reading *rd, const struct attn_position_row *ro
 bool api_read_position(void *into, const struct api_doc *doc, const json_t *v,
                        const char *pointer, struct api_err *err)
 {
+    enum { KINDS_MAX = 32 };
+    struct api_field_row field[KINDS_MAX];
     struct api_reading *rd = into;
+    size_t count = 0;
 
-    (void)doc;
-    if (!check_names(rd, v, pointer, kind_name_at, NULL, attn_position_count(), err))
+    for (; count < attn_position_count() && count < KINDS_MAX; count++)
+        field[count] = (struct api_field_row){attn_position_at(count)->name, keep, false};
+    if (!api_read_object(rd, doc, v, pointer, field, count, err))
         return false;
     rd->position = v;
-    for (size_t n = 0; n < attn_position_count(); n++) {
-        const struct attn_position_row *row = attn_position_at(n);
-        const json_t *object = json_object_get(v, row->name);
+    for (size_t n = 0; n < count; n++) {
+        const json_t *object = json_object_get(v, field[n].name);
 
-        if (object != NULL && !read_kind(rd, row, object, pointer, err))
+        if (object != NULL && !read_kind(rd, attn_position_at(n), object, pointer, err))
             return false;
     }
     return true;
