@@ -41,6 +41,7 @@ suite run_probe.py "$binary"
 suite run_contributing.py "$binary"
 suite run_scripts.py "$binary"
 suite run_coding.py "$binary"
+suite run_lockstep.py "$binary"
 # Sanitizers bring an allocator and memory of their own.
 [ -n "${ASAN_OPTIONS:-}" ] || suite run_allocations.py "$binary"
 [ -n "${ASAN_OPTIONS:-}" ] || suite run_memory.py "$binary"
