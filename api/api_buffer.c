@@ -1,7 +1,7 @@
 /*
  * api_buffer.c - bytes that grow, and the small pieces of JSON that are written into
  * them.
- * Not here: tensors in answers (api_write.c), the text of numbers (api_number.cc).
+ * Not here: tensors in answers (api_write.c), digits of floats (api_number_write.cc).
  * Start reading at api_buffer_reserve, then api_put_string.
  */
 #include "api/api_private.h"

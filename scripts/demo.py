@@ -60,8 +60,10 @@ def print_audit(audit):
     print(f"  audit: {audit['status']}, first incorrect object: "
           f"{audit['first_incorrect'] or 'none'}")
     for check in audit["checks"]:
-        print(f"    {check['order']:>2} {MARK[check['status']]} {check['id']:<28} "
-              f"{check['detail']}")
+        print(f"    {check['order']:>2} {MARK[check['status']]} {check['id']}")
+        if check["status"] in ("warn", "fail"):
+            print(f"            expected: {check['expected']}")
+            print(f"            observed: {check['observed']}")
 
 
 def print_cost(cost):

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """Audits an attention layer written in NumPy: probe, run, audit, report.
 
 usage: audit_numpy.py [--url URL] [--seed N] [--purpose NAME]... [--break NAME] [--list]

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """Audits PyTorch layers: nn.MultiheadAttention and one written by hand.
 
 usage: audit_torch.py [--url URL] [--seed N] [--layer mha|own] [--dtype float64|float32|bfloat16]
