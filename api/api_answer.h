@@ -43,6 +43,7 @@ struct api_work {
     struct attn_grads grads;
     struct attn_audit audit;
     struct attn_cost cost;
+    char nonfinite[256]; /* the warning of api_warn_nonfinite */
     struct {
         double parse, compute, audit, gradients, ablations;
     } ms;
@@ -97,6 +98,8 @@ bool api_answer_tensor(struct api_work *w, const char *prefix, const char *name,
 /* "tensors":{…}; in a file no member at all. */
 bool api_answer_tensors(struct api_work *w, const char *prefix, uint32_t objects,
                         const struct attn_trace *trace);
+/* Where numbers stopped to be finite, when the audit failed (api_answer_finite.c). */
+void api_warn_nonfinite(struct api_work *w);
 bool api_put_warnings(struct api_buffer *b, const struct api_request *r);
 
 /* Will the answer hold it? */

@@ -170,6 +170,7 @@ static bool answer(struct api_work *w, struct api_reply *reply, struct api_err *
         !api_budget_check_rows(&budget, w->trace.empty_count, err) ||
         !run_gradients(w, err) || !run_audit(w, err))
         return false;
+    api_warn_nonfinite(w);
     start = api_now_ms();
     if (!write_answer(w, err))
         return false;

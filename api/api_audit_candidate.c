@@ -33,9 +33,8 @@ static const char *name_at(const void *names, size_t n)
 
 static bool fail_unknown(const char *name, const char *pointer, struct api_err *err)
 {
-    return api_fail_unknown(err, "unknown-name", pointer, name,
-                            api_nearest(name, name_at, NULL,
-                                        (size_t)ATTN_OBJECT_COUNT + ATTN_GRADIENT_COUNT));
+    return api_fail_unknown(err, "unknown-name", pointer, name, name_at, NULL,
+                            (size_t)ATTN_OBJECT_COUNT + ATTN_GRADIENT_COUNT);
 }
 
 /* ---- numbers ---- */
@@ -244,9 +243,8 @@ bool api_candidate_read(struct api_ctx *ctx, const struct api_doc *doc,
     if (rd.precision_stated)
         judged->candidate.precision = (enum attn_precision)tolerance->precision;
     if (!json_is_object(object))
-        return api_fail(err, "wrong-type", pointer,
-                        "An object of tensors by name is expected here, not %s.",
-                        api_type_name(doc, object));
+        return api_fail_type(err, pointer, "An object of tensors by name",
+                             api_type_name(doc, object));
     if (json_object_size(object) == 0)
         return api_fail(err, "missing", pointer,
                         "The candidate holds no tensor: send at least one of those that "

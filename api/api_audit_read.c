@@ -215,17 +215,15 @@ static bool keep_name(void *into, const struct api_doc *doc, const json_t *v,
 {
     ((struct reading *)into)->name = v;
     return json_is_string(v) ||
-           api_fail(err, "wrong-type", pointer, "A name is expected here, not %s.",
-                    api_type_name(doc, v));
+           api_fail_type(err, pointer, "A name", api_type_name(doc, v));
 }
 
 static bool keep_of(void *into, const struct api_doc *doc, const json_t *v,
                     const char *pointer, struct api_err *err)
 {
     ((struct reading *)into)->of = v;
-    return json_is_string(v) || api_fail(err, "wrong-type", pointer,
-                                         "A companion's name is expected here, not %s.",
-                                         api_type_name(doc, v));
+    return json_is_string(v) ||
+           api_fail_type(err, pointer, "A companion's name", api_type_name(doc, v));
 }
 
 static bool keep_problem(void *into, const struct api_doc *doc, const json_t *v,
@@ -233,8 +231,7 @@ static bool keep_problem(void *into, const struct api_doc *doc, const json_t *v,
 {
     ((struct reading *)into)->problem = (json_t *)(uintptr_t)v;
     return json_is_object(v) ||
-           api_fail(err, "wrong-type", pointer, "A problem is expected here, not %s.",
-                    api_type_name(doc, v));
+           api_fail_type(err, pointer, "A problem", api_type_name(doc, v));
 }
 
 static const struct api_field_row COMPANION[] = {
@@ -326,9 +323,8 @@ static bool find_of(struct api_audit *audit, size_t n, const json_t *of,
     if (m < audit->companions ? m != n : strcmp(name, "main") == 0)
         return true;
     api_pointer_index(pointer, "/companions", n);
-    return api_fail_unknown(
-        err, "unknown-name", api_pointer(place, pointer, "of"), name,
-        api_nearest(name, companion_name_at, audit, audit->companions + 1));
+    return api_fail_unknown(err, "unknown-name", api_pointer(place, pointer, "of"), name,
+                            companion_name_at, audit, audit->companions + 1);
 }
 
 static bool read_companions(const struct reading *body, struct api_audit *audit,
@@ -342,8 +338,8 @@ static bool read_companions(const struct reading *body, struct api_audit *audit,
     if (list == NULL)
         return true;
     if (!json_is_array(list) || (span != NULL && (span->is_string || span->leaves > 0)))
-        return api_fail(err, "wrong-type", "/companions",
-                        "A list of objects is expected here.");
+        return api_fail_type(err, "/companions", "A list of objects",
+                             api_type_name(body->doc, list));
     if (count > API_COMPANIONS_MAX)
         return api_fail_numbers(err, "too-large", "/companions", NULL, API_COMPANIONS_MAX,
                                 count, "%zu companions are given; at most %d are judged.",

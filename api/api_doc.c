@@ -136,7 +136,7 @@ json_t *api_doc_tree(const struct api_doc *doc, const json_t *node, const char *
     json_t *tree;
 
     if (span == NULL || span->is_string || span->is_binary) {
-        api_fail(err, "wrong-type", pointer, "A list is expected here.");
+        api_fail_type(err, pointer, "A list", api_type_name(doc, node));
         return NULL;
     }
     entries = span->leaves + span->arrays - 1;

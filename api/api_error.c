@@ -37,7 +37,8 @@ static const struct error_row ERRORS[] = {
     { "bad-file", 400, "Malformed safetensors file",
       "The body is not a safetensors file." },
     { "not-found", 404, "Not found",
-      "There is nothing at this path." },
+      "There is nothing at this path; /openapi.yaml describes what there is, and "
+      "/v1/examples has requests to try." },
     { "method-not-allowed", 405, "Method not allowed",
       "The path does not take this method; Allow names those it takes." },
     { "not-acceptable", 406, "Not acceptable",

@@ -89,9 +89,10 @@ static const char *named(const char *text, const char *otherwise)
 
 static bool fail_rank(struct api_err *err, const char *where, const struct attn_err *core)
 {
-    return api_fail_numbers(err, "wrong-rank", where, core->object, core->want, core->got,
-                            "%s has %zu axes; %zu are needed here.",
-                            named(core->object, "A tensor"), core->got, core->want);
+    return api_fail_numbers(
+        err, "wrong-rank", where, core->object, core->want, core->got,
+        "%s has %zu %s; %zu %s needed here.", named(core->object, "A tensor"), core->got,
+        core->got == 1 ? "axis" : "axes", core->want, core->want == 1 ? "is" : "are");
 }
 
 static bool fail_shape(struct api_err *err, const char *where,

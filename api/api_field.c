@@ -1,16 +1,16 @@
 /*
  * api_field.c - small fields: objects by tables of rows, and one reader a type.
- * Not here: tensors (api_tensor.c), what the fields mean (api_request*.c).
+ * Not here: names that are not known (api_names.c), tensors (api_tensor.c), what the
+ * fields mean (api_request*.c).
  * Start reading at api_read_object.
  */
 #include "api/api_private.h"
 
+#include <ctype.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-
-enum { NAME_MAX_COMPARED = 40 };
 
 const double API_WHOLE_MAX = 9007199254740992.0;
 
@@ -41,75 +41,12 @@ const char *api_pointer_index(char *out, const char *pointer, size_t index)
     return api_pointer(out, pointer, text);
 }
 
-/* ---- names ---- */
-
-/* Single letters put in, left out or changed to turn one word into the other
-   (Levenshtein). */
-static size_t letters_apart(const char *a, const char *b)
-{
-    const size_t n = strlen(a), m = strlen(b);
-    size_t row[NAME_MAX_COMPARED + 1];
-
-    if (n > NAME_MAX_COMPARED || m > NAME_MAX_COMPARED)
-        return SIZE_MAX;
-    for (size_t j = 0; j <= m; j++)
-        row[j] = j;
-    for (size_t i = 1; i <= n; i++) {
-        size_t diagonal = row[0];
-
-        row[0] = i;
-        for (size_t j = 1; j <= m; j++) {
-            const size_t change = diagonal + (a[i - 1] != b[j - 1]);
-
-            diagonal = row[j];
-            row[j] = row[j] < row[j - 1] ? row[j] + 1 : row[j - 1] + 1;
-            if (change < row[j])
-                row[j] = change;
-        }
-    }
-    return row[m];
-}
-
-/* Of `count` names, the one a typing error away from `given`; NULL when none is. */
-const char *api_nearest(const char *given, api_name_at_fn *name_at, const void *names,
-                        size_t count)
-{
-    const size_t len = strlen(given);
-    size_t best = len < 3 ? 1 : len < 6 ? 2 : 3;
-    const char *found = NULL;
-
-    for (size_t n = 0; n < count; n++) {
-        const char *name = name_at(names, n);
-        const size_t apart = letters_apart(given, name);
-
-        if (apart < best || (apart == best && found == NULL && apart < len)) {
-            best = apart;
-            found = name;
-        }
-    }
-    return found;
-}
+/* ---- objects ---- */
 
 static const char *name_of_row(const void *rows, size_t n)
 {
     return ((const struct api_field_row *)rows)[n].name;
 }
-
-static const char *name_of_list(const void *names, size_t n)
-{
-    return ((const char *const *)names)[n];
-}
-
-bool api_fail_unknown(struct api_err *err, const char *name, const char *pointer,
-                      const char *given, const char *nearest)
-{
-    if (nearest == NULL)
-        return api_fail(err, name, pointer, "\"%.64s\" is not known here.", given);
-    return api_fail(err, name, pointer,
-                    "\"%.64s\" is not known here; did you mean \"%s\"?", given, nearest);
-}
-
-/* ---- objects ---- */
 
 bool api_read_object(void *into, const struct api_doc *doc, const json_t *object,
                      const char *pointer, const struct api_field_row *rows, size_t count,
@@ -120,8 +57,7 @@ bool api_read_object(void *into, const struct api_doc *doc, const json_t *object
     json_t *value;
 
     if (!json_is_object(object))
-        return api_fail(err, "wrong-type", pointer, "An object is expected here, not %s.",
-                        api_type_name(doc, object));
+        return api_fail_type(err, pointer, "An object", api_type_name(doc, object));
     json_object_foreach((json_t *)object, key, value)
     {
         const struct api_field_row *row = NULL;
@@ -131,8 +67,8 @@ bool api_read_object(void *into, const struct api_doc *doc, const json_t *object
                 row = &rows[n];
         api_pointer(place, pointer, key);
         if (row == NULL)
-            return api_fail_unknown(err, "unknown-field", place, key,
-                                    api_nearest(key, name_of_row, rows, count));
+            return api_fail_unknown(err, "unknown-field", place, key, name_of_row, rows,
+                                    count);
         if (!row->read(into, doc, value, place, err))
             return false;
     }
@@ -168,12 +104,39 @@ const char *api_type_name(const struct api_doc *doc, const json_t *v)
     }
 }
 
+const char *api_type_at(const char *text)
+{
+    static const struct {
+        char begins;
+        const char *name;
+    } TYPES[] = {{'"', "a string"},
+                 {'[', "an array"},
+                 {'t', "a boolean"},
+                 {'f', "a boolean"},
+                 {'n', "null"}};
+
+    for (size_t n = 0; n < API_COUNT(TYPES); n++)
+        if (TYPES[n].begins == *text)
+            return TYPES[n].name;
+    return "a number";
+}
+
+bool api_fail_type(struct api_err *err, const char *pointer, const char *want,
+                   const char *got)
+{
+    if (err->set)
+        return false;
+    api_fail(err, "wrong-type", pointer, "%s is expected here, not %s.", want, got);
+    snprintf(err->expected, sizeof err->expected, "%c%.90s",
+             tolower((unsigned char)want[0]), want + 1);
+    snprintf(err->observed, sizeof err->observed, "%.90s", got);
+    return false;
+}
+
 bool api_read_bool(const json_t *v, const char *pointer, bool *out, struct api_err *err)
 {
     if (!json_is_boolean(v))
-        return api_fail(err, "wrong-type", pointer,
-                        "true or false is expected here, not %s.",
-                        api_type_name(NULL, v));
+        return api_fail_type(err, pointer, "true or false", api_type_name(NULL, v));
     *out = json_is_true(v);
     return true;
 }
@@ -196,9 +159,7 @@ bool api_read_int(const json_t *v, const char *pointer, int64_t min, int64_t max
     double real;
 
     if (!json_is_number(v))
-        return api_fail(err, "wrong-type", pointer,
-                        "A whole number is expected here, not %s.",
-                        api_type_name(NULL, v));
+        return api_fail_type(err, pointer, "A whole number", api_type_name(NULL, v));
     if (json_is_real(v)) {
         real = json_real_value(v);
         text[api_number_write_f64(text, real)] = '\0';
@@ -229,36 +190,31 @@ bool api_read_double(const json_t *v, const char *pointer, double *out,
                      struct api_err *err)
 {
     if (!json_is_number(v))
-        return api_fail(err, "wrong-type", pointer, "A number is expected here, not %s.",
-                        api_type_name(NULL, v));
+        return api_fail_type(err, pointer, "A number", api_type_name(NULL, v));
     *out = json_number_value(v);
     return true;
+}
+
+static const char *name_of_list(const void *names, size_t n)
+{
+    return ((const char *const *)names)[n];
 }
 
 bool api_read_choice(const json_t *v, const char *pointer, const char *const *names,
                      size_t count, int *out, struct api_err *err)
 {
-    const char *text = json_string_value(v), *nearest;
-    char list[API_DETAIL_MAX / 2] = "";
-    size_t len = 0;
+    const char *text = json_string_value(v);
+    char list[API_NAMES_MAX], want[API_NAMES_MAX + 16];
 
-    for (size_t n = 0; n < count; n++) {
-        if (text != NULL && strcmp(names[n], text) == 0) {
+    for (size_t n = 0; n < count && text != NULL; n++)
+        if (strcmp(names[n], text) == 0) {
             *out = (int)n;
             return true;
         }
-        if (len < sizeof list)
-            len += (size_t)snprintf(list + len, sizeof list - len, "%s\"%s\"",
-                                    n == 0 ? "" : ", ", names[n]);
-    }
-    if (text == NULL)
-        return api_fail(err, "wrong-type", pointer, "One of %s is expected here, not %s.",
-                        list, api_type_name(NULL, v));
-    nearest = api_nearest(text, name_of_list, names, count);
-    if (nearest == NULL)
-        return api_fail(err, "unknown-name", pointer, "\"%.64s\" is not one of %s.", text,
-                        list);
-    return api_fail(err, "unknown-name", pointer,
-                    "\"%.64s\" is not one of %s; did you mean \"%s\"?", text, list,
-                    nearest);
+    if (text != NULL)
+        return api_fail_unknown(err, "unknown-name", pointer, text, name_of_list, names,
+                                count);
+    snprintf(want, sizeof want, "One of %s",
+             api_name_list(list, name_of_list, names, count));
+    return api_fail_type(err, pointer, want, api_type_name(NULL, v));
 }

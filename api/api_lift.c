@@ -268,7 +268,11 @@ static bool number_value(struct scan *s)
     const char *stop = api_number_end(s->p, s->end);
 
     if (stop == NULL)
-        return fail(s, "not-json", "this is not a number of JSON");
+        return fail(s, "not-json",
+                    s->end - s->p > 1 && s->p[1] == 'I'
+                        ? "-Infinity is no number of JSON; write \"-Infinity\", a "
+                          "string, where it is allowed"
+                        : "this is not a number of JSON");
     s->p = stop;
     if (s->base != NO_LIFT)
         leaf(s, &s->shape.span.has_numbers);
@@ -291,8 +295,8 @@ static bool word_value(struct scan *s)
     }
     if (*s->p == 'N' || *s->p == 'I')
         return fail(s, "not-json",
-                    "NaN and Infinity are no numbers of JSON; where they are "
-                    "allowed they are written as strings");
+                    "NaN and Infinity are no numbers of JSON; write \"NaN\" or "
+                    "\"Infinity\", strings, where they are allowed");
     return fail_char(s, "a value");
 }
 

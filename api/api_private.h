@@ -97,6 +97,7 @@ struct api_doc {
     json_t *root;                      /* the reduced tree: an object                              */
     struct api_span *span;
     size_t span_count;
+    bool no_options;                   /* a file that says nothing but its tensors                 */
     json_t *text;                      /* owner of the text that spans point into; or NULL         */
 };
 
@@ -138,7 +139,7 @@ const struct api_span *api_doc_span(const struct api_doc *doc, const json_t *nod
 json_t *api_doc_tree(const struct api_doc *doc, const json_t *node, const char *pointer,
                      size_t max_entries, struct api_err *err);
 
-/* ---- reading fields (api_field.c) ----------------------------------------------------------------- */
+/* ---- reading fields (api_field.c), names (api_names.c) ----------------------------------------------- */
 
 /* One known member of an object.  A table of these reads an object; a member that no row names is
    unknown-field with its pointer. */
@@ -157,13 +158,22 @@ const char *api_pointer_index(char *out, const char *pointer, size_t index);
 
 /* "a number", "an object", …: what a value is, for sentences; doc may be NULL. */
 const char *api_type_name(const struct api_doc *doc, const json_t *v);
-/* Of `count` names, the one that a typing error turned into `given`; NULL when none is near. */
+/* The same of the JSON value that begins at text, which is no object. */
+const char *api_type_at(const char *text);
+/* Of `count` names, the one that a typing error or another case turned into `given`, or that it
+   begins; NULL when none is near. */
 typedef const char *api_name_at_fn(const void *names, size_t n);
 const char *api_nearest(const char *given, api_name_at_fn *name_at, const void *names,
                         size_t count);
-/* unknown-field or unknown-name (`name`), with a hint when `nearest` is not NULL. */
+/* The names in quotes with commas between, cut short with "and N more"; empty names are left out. */
+enum { API_NAMES_MAX = 320 };
+const char *api_name_list(char out[API_NAMES_MAX], api_name_at_fn *name_at, const void *names,
+                          size_t count);
+/* unknown-field or unknown-name (`name`): says which names are known and which is near. */
 bool api_fail_unknown(struct api_err *err, const char *name, const char *pointer,
-                      const char *given, const char *nearest);
+                      const char *given, api_name_at_fn *name_at, const void *names, size_t count);
+/* wrong-type: "<want> is expected here, not <got>.", and both as expected and observed. */
+bool api_fail_type(struct api_err *err, const char *pointer, const char *want, const char *got);
 
 /* Every whole number up to here is a double of its own: 2^53. */
 extern const double API_WHOLE_MAX;

@@ -250,6 +250,9 @@ static bool read_body(struct api_reading *rd, open_fn *open, const char *body, s
     if (!open(rd->ctx, body, len, &doc, err))
         return false;
     rd->doc = &doc;
+    if (doc.no_options)
+        api_warn(rd->r, "The file has no __metadata__.attentiond: no masks, default "
+                        "options.");
     ok = read_problem(rd, err);
     api_doc_close(&doc);
     return ok;

@@ -84,7 +84,7 @@ bool api_read_traces(struct api_reading *rd, struct api_err *err);
 bool api_read_list(const struct api_reading *rd, const json_t *v, const char *pointer,
                    size_t max, size_t *count, struct api_err *err);
 
-/* Appends a sentence (a constant) to the answer's warnings. */
+/* Appends a sentence, which must outlive the request, to the answer's warnings. */
 void api_warn(struct api_request *r, const char *sentence);
 
 #endif

@@ -58,9 +58,7 @@ static bool read_target(void *into, const struct api_doc *doc, const json_t *v,
     const char *name = json_string_value(v);
 
     if (name == NULL)
-        return api_fail(err, "wrong-type", pointer,
-                        "The name of a target is expected here, not %s.",
-                        api_type_name(doc, v));
+        return api_fail_type(err, pointer, "The name of a target", api_type_name(doc, v));
     if (strncmp(name, MASKS, sizeof MASKS - 1) == 0)
         return read_rule(f, name + sizeof MASKS - 1, pointer, err);
     if (strcmp(name, "masks") == 0)
@@ -68,9 +66,8 @@ static bool read_target(void *into, const struct api_doc *doc, const json_t *v,
                         "State which rule: \"masks.<rule>\", as in \"masks.causal\".");
     f->edit->target = attn_edit_target_find(name);
     return f->edit->target != NULL ||
-           api_fail_unknown(
-               err, "unknown-name", pointer, name,
-               api_nearest(name, target_name_at, NULL, attn_edit_target_count()));
+           api_fail_unknown(err, "unknown-name", pointer, name, target_name_at, NULL,
+                            attn_edit_target_count());
 }
 
 static bool read_change(void *into, const struct api_doc *doc, const json_t *v,
@@ -80,14 +77,11 @@ static bool read_change(void *into, const struct api_doc *doc, const json_t *v,
     const char *name = json_string_value(v);
 
     if (name == NULL)
-        return api_fail(err, "wrong-type", pointer,
-                        "The name of a change is expected here, not %s.",
-                        api_type_name(doc, v));
+        return api_fail_type(err, pointer, "The name of a change", api_type_name(doc, v));
     f->edit->change = attn_edit_change_find(name);
     return f->edit->change != NULL ||
-           api_fail_unknown(
-               err, "unknown-name", pointer, name,
-               api_nearest(name, change_name_at, NULL, attn_edit_change_count()));
+           api_fail_unknown(err, "unknown-name", pointer, name, change_name_at, NULL,
+                            attn_edit_change_count());
 }
 
 static bool read_index(void *into, const struct api_doc *doc, const json_t *v,

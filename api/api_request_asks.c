@@ -13,12 +13,16 @@ bool api_read_list(const struct api_reading *rd, const json_t *v, const char *po
                    size_t max, size_t *count, struct api_err *err)
 {
     const struct api_span *span = api_doc_span(rd->doc, v);
+    const char *first = span != NULL ? span->begin + 1 : NULL;
+    char place[API_POINTER_MAX];
 
     *count = span == NULL ? json_array_size(v) : 0;
-    if (!json_is_array(v) || (span != NULL && (span->is_string || span->leaves > 0 ||
-                                               span->rank != 1 || span->dim[0] > 0)))
-        return api_fail(err, "wrong-type", pointer,
-                        "A list of objects is expected here.");
+    if (!json_is_array(v) || (span != NULL && (span->is_string || span->is_binary)))
+        return api_fail_type(err, pointer, "A list of objects",
+                             api_type_name(rd->doc, v));
+    if (span != NULL && (span->leaves > 0 || span->arrays > 1))
+        return api_fail_type(err, api_pointer_index(place, pointer, 0), "An object",
+                             api_type_at(first + strspn(first, " \t\r\n")));
     return *count <= max ||
            api_fail_numbers(err, "too-large", pointer, NULL, max, *count,
                             "%zu are asked; at most %zu are possible.", *count, max);
@@ -147,13 +151,11 @@ static bool read_gradient_name(struct api_reading *rd, const json_t *v,
 
     /* v stands in a tree of its own: an array in it is no mark of rd->doc. */
     if (name == NULL)
-        return api_fail(err, "wrong-type", pointer,
-                        "The name of a gradient is expected here, not %s.",
-                        api_type_name(NULL, v));
+        return api_fail_type(err, pointer, "The name of a gradient",
+                             api_type_name(NULL, v));
     if (g < 0)
-        return api_fail_unknown(
-            err, "unknown-name", pointer, name,
-            api_nearest(name, gradient_name_at, NULL, ATTN_GRADIENT_COUNT));
+        return api_fail_unknown(err, "unknown-name", pointer, name, gradient_name_at,
+                                NULL, ATTN_GRADIENT_COUNT);
     if (!attn_gradient_exists(&rd->r->p, (enum attn_gradient)g))
         return api_fail(err, "contradiction", pointer,
                         "%s does not exist in this problem.", ATTN_GRADIENTS[g].name);

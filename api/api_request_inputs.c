@@ -184,6 +184,26 @@ static void given_of(const struct api_reading *rd, struct attn_given *given)
         understand_inputs(rd, given);
 }
 
+/* Projected inputs leave nothing to project: which of them is in the way of what. */
+static bool fail_projected(const struct api_reading *rd, const char *object,
+                           struct api_err *err)
+{
+    for (int k = 0; k < ATTN_INPUT_COUNT; k++) {
+        const bool projects = k >= ATTN_IN_W_Q && k <= ATTN_IN_W_V;
+        const bool biases = k >= ATTN_IN_B_Q && k <= ATTN_IN_B_V;
+        const int made = ATTN_IN_Q + k - (biases ? ATTN_IN_B_Q : ATTN_IN_W_Q);
+
+        if ((projects || biases) && rd->in[made].present &&
+            strcmp(ATTN_INPUTS[k].name, object) == 0)
+            return api_fail(err, "contradiction", ATTN_INPUTS[k].place,
+                            "%s cannot be given together with %s, which is already "
+                            "projected: give X with W_Q, W_K and W_V, or Q, K and V "
+                            "without them.",
+                            object, ATTN_INPUTS[made].name);
+    }
+    return false;
+}
+
 /* Errors speak of the shape as it was given. */
 static bool fail_resolve(const struct api_reading *rd, const struct attn_err *core,
                          struct api_err *err)
@@ -191,6 +211,8 @@ static bool fail_resolve(const struct api_reading *rd, const struct attn_err *co
     char shape[API_SHAPE_TEXT_MAX];
     size_t len;
 
+    if (core->code == ATTN_E_CONTRADICTION && core->object != NULL)
+        fail_projected(rd, core->object, err);
     api_fail_core(err, core);
     len = strlen(err->detail);
     for (int k = 0; k < ATTN_INPUT_COUNT; k++)

@@ -7,7 +7,7 @@
  */
 #include "api/api_request.h"
 
-#include <stdio.h>
+#include <math.h>
 #include <string.h>
 
 /* ---- one rule ---- */
@@ -49,8 +49,7 @@ static bool read_param(struct api_reading *rd, struct attn_mask *m, const json_t
     while (n < param_count(row) && strcmp(row->param[n].name, key) != 0)
         n++;
     if (n == param_count(row))
-        return api_fail_unknown(err, "unknown-field", place, key,
-                                api_nearest(key, param_name_at, row, n));
+        return api_fail_unknown(err, "unknown-field", place, key, param_name_at, row, n);
     if (rival(row, object, n) != NULL)
         return api_fail(err, "contradiction", place,
                         "\"%s\" and \"%s\" say the same thing twice: state one of them.",
@@ -58,25 +57,36 @@ static bool read_param(struct api_reading *rd, struct attn_mask *m, const json_t
     return api_read_mask_param(rd, m, n, value, place, err);
 }
 
+struct group { /* parameters of a rule of which exactly one is given */
+    const struct attn_mask_row *row;
+    int number;
+};
+
+static const char *group_name_at(const void *names, size_t n)
+{
+    const struct group *group = names;
+
+    return group->row->param[n].one_of == group->number ? group->row->param[n].name : "";
+}
+
 /* Of every group exactly one is given; without groups at least one parameter is. */
 static bool check_complete(const struct attn_mask_row *row, const json_t *object,
                            const char *pointer, struct api_err *err)
 {
-    bool complete = row->form != ATTN_MASK_OBJECT || json_object_size(object) > 0;
-    char list[128] = "";
-    size_t len = 0;
+    const size_t count = param_count(row);
+    struct group open = {.row = row};
+    char list[API_NAMES_MAX];
 
-    for (size_t n = 0; n < param_count(row); n++) {
+    for (size_t n = count; n-- > 0;)
         if (row->param[n].one_of > 0 && rival(row, object, n) == NULL &&
             json_object_get(object, row->param[n].name) == NULL)
-            complete = false;
-        if (len < sizeof list)
-            len += (size_t)snprintf(list + len, sizeof list - len, "%s\"%s\"",
-                                    n == 0 ? "" : ", ", row->param[n].name);
-    }
-    return complete ||
+            open.number = row->param[n].one_of;
+    if (open.number > 0)
+        return api_fail(err, "missing", pointer, "%s needs exactly one of %s.", row->name,
+                        api_name_list(list, group_name_at, &open, count));
+    return row->form != ATTN_MASK_OBJECT || json_object_size(object) > 0 ||
            api_fail(err, "missing", pointer, "%s is not complete: its parameters are %s.",
-                    row->name, list);
+                    row->name, api_name_list(list, param_name_at, row, count));
 }
 
 static bool read_params(struct api_reading *rd, struct attn_mask *m, const json_t *object,
@@ -86,10 +96,10 @@ static bool read_params(struct api_reading *rd, struct attn_mask *m, const json_
     json_t *value;
 
     if (!json_is_object(object))
-        return api_fail(err, "wrong-type", pointer, "%s is expected here, not %s.",
-                        m->row->form == ATTN_MASK_SWITCH ? "true, false or an object"
-                                                         : "An object",
-                        api_type_name(rd->doc, object));
+        return api_fail_type(err, pointer,
+                             m->row->form == ATTN_MASK_SWITCH ? "true, false or an object"
+                                                              : "An object",
+                             api_type_name(rd->doc, object));
     json_object_foreach(
         (json_t *)object, key,
         value) if (!read_param(rd, m, object, key, value, pointer, err)) return false;
@@ -131,19 +141,37 @@ static bool looks_boolean(const double *x, size_t count)
     return true;
 }
 
+/* Finite, but far below any score: what stands in for -Infinity elsewhere. */
+static bool has_finite_fill(const double *x, size_t count)
+{
+    static const double FILL_MAX = -1e4;
+
+    for (size_t n = 0; n < count; n++)
+        if (x[n] <= FILL_MAX && isfinite(x[n]))
+            return true;
+    return false;
+}
+
 static bool read_additive(struct api_reading *rd, const json_t *v, struct api_err *err)
 {
     struct attn_problem *p = &rd->r->p;
     const size_t pairs = p->d.T_q * p->d.T_kv;
     const struct attn_table *t = &p->additive;
+    size_t count;
 
     if (!api_read_pairs(rd, v, "/masks/additive", ATTN_F64, &p->additive, err))
         return false;
-    if (looks_boolean(t->p, pairs * (t->stride_b > 0 ? p->d.B : 1) *
-                                (t->stride_h > 0 ? p->d.h : 1)))
+    count = pairs * (t->stride_b > 0 ? p->d.B : 1) * (t->stride_h > 0 ? p->d.h : 1);
+    if (looks_boolean(t->p, count))
         api_warn(rd->r,
                  "masks.additive holds only 0 and 1 and looks boolean: its numbers are "
                  "added to the scores; use masks.allowed or masks.blocked for booleans.");
+    if (has_finite_fill(t->p, count))
+        api_warn(rd->r,
+                 "masks.additive holds finite numbers of -10000 or less and looks like a "
+                 "mask: a finite fill forbids nothing, and in a row that it fills "
+                 "everywhere it cancels out. Write \"-Infinity\", or use masks.allowed "
+                 "or masks.blocked.");
     return true;
 }
 
@@ -158,14 +186,12 @@ static bool read_convention(struct api_reading *rd, const json_t *v, struct api_
     const char *pointer = "/masks/convention", *name = json_string_value(v);
 
     if (name == NULL)
-        return api_fail(err, "wrong-type", pointer,
-                        "The name of a convention is expected here, not %s.",
-                        api_type_name(rd->doc, v));
+        return api_fail_type(err, pointer, "The name of a convention",
+                             api_type_name(rd->doc, v));
     rd->r->convention = attn_convention_find(name);
     return rd->r->convention != NULL ||
-           api_fail_unknown(
-               err, "unknown-name", pointer, name,
-               api_nearest(name, convention_name_at, NULL, attn_convention_count()));
+           api_fail_unknown(err, "unknown-name", pointer, name, convention_name_at, NULL,
+                            attn_convention_count());
 }
 
 static const struct {
@@ -236,7 +262,7 @@ static bool check_names(const json_t *object, struct api_err *err)
         if (n == count)
             return api_fail_unknown(err, "unknown-field",
                                     api_pointer(pointer, "/masks", key), key,
-                                    api_nearest(key, mask_name_at, NULL, count));
+                                    mask_name_at, NULL, count);
     }
     return true;
 }

@@ -89,13 +89,10 @@ bool api_read_inject(void *into, const struct api_doc *doc, const json_t *v,
     const struct attn_fault_row *row = name != NULL ? attn_fault_find(name) : NULL;
 
     if (name == NULL)
-        return api_fail(err, "wrong-type", pointer,
-                        "The name of a fault is expected here, not %s.",
-                        api_type_name(doc, v));
+        return api_fail_type(err, pointer, "The name of a fault", api_type_name(doc, v));
     if (row == NULL)
-        return api_fail_unknown(
-            err, "unknown-name", pointer, name,
-            api_nearest(name, fault_name_at, NULL, attn_fault_count()));
+        return api_fail_unknown(err, "unknown-name", pointer, name, fault_name_at, NULL,
+                                attn_fault_count());
     ((struct api_reading *)into)->r->inject = row;
     return true;
 }
@@ -131,13 +128,11 @@ static bool read_name(struct api_reading *rd, const json_t *v, const char *point
 
     /* v stands in a tree of its own: an array in it is no mark of rd->doc. */
     if (name == NULL)
-        return api_fail(err, "wrong-type", pointer,
-                        "The name of a tensor is expected here, not %s.",
-                        api_type_name(NULL, v));
+        return api_fail_type(err, pointer, "The name of a tensor",
+                             api_type_name(NULL, v));
     if (o < 0 || !ATTN_OBJECTS[o].returnable)
-        return api_fail_unknown(
-            err, "unknown-name", pointer, name,
-            api_nearest(name, object_name_at, NULL, ATTN_OBJECT_COUNT));
+        return api_fail_unknown(err, "unknown-name", pointer, name, object_name_at, NULL,
+                                ATTN_OBJECT_COUNT);
     if (!attn_object_exists(&r->p, (enum attn_object)o))
         return api_fail(err, "contradiction", pointer,
                         "%s does not exist in this problem%s.", name,

@@ -10,6 +10,7 @@
  */
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "api/api_file.h"
 
@@ -139,6 +140,34 @@ static bool check_entry(const struct file *f, const struct entry *e, const char 
 
 /* ---- the header ---- */
 
+static const char OWN_KEY[] = "attentiond";
+
+static const char *own_key_at(const void *names, size_t n)
+{
+    (void)names, (void)n;
+    return OWN_KEY;
+}
+
+/* Others may say what they like about the file, but what was meant for attentiond must
+   not be passed over. */
+static bool check_foreign(const char *key, const json_t *text, struct api_err *err)
+{
+    static const char *const OTHERS[] = {"request", "problem", "masks"};
+    char place[API_POINTER_MAX];
+
+    api_pointer(place, "/__metadata__", key);
+    if (api_nearest(key, own_key_at, NULL, 1) != NULL)
+        return api_fail_unknown(err, "unknown-field", place, key, own_key_at, NULL, 1);
+    for (size_t n = 0; n < API_COUNT(OTHERS); n++)
+        if (strcasecmp(key, OTHERS[n]) == 0 && json_string_value(text) != NULL &&
+            json_string_value(text)[0] == '{')
+            return api_fail(err, "unknown-field", place,
+                            "\"%s\" holds JSON but is not read; did you mean \"%s\", "
+                            "which holds the whole problem but its tensors?",
+                            key, OWN_KEY);
+    return true;
+}
+
 static bool read_metadata(struct file *f, const json_t *v, struct api_err *err)
 {
     char place[API_POINTER_MAX];
@@ -150,9 +179,11 @@ static bool read_metadata(struct file *f, const json_t *v, struct api_err *err)
                         "__metadata__ must be an object of strings.");
     json_object_foreach((json_t *)(uintptr_t)v, key, text)
     {
-        /* Others may say what they like about the file; attentiond reads its own. */
-        if (strcmp(key, "attentiond") != 0)
+        if (strcmp(key, OWN_KEY) != 0) {
+            if (!check_foreign(key, text, err))
+                return false;
             continue;
+        }
         if (!json_is_string(text))
             return api_fail(err, "bad-file", api_pointer(place, "/__metadata__", key),
                             "The problem must stand here as JSON in one string.");
@@ -321,9 +352,8 @@ static bool add_tensor(struct api_ctx *ctx, const struct file *f, const struct e
 
     api_pointer(pointer, "", e->name);
     if (place == NULL)
-        return api_fail_unknown(
-            err, "unknown-name", pointer, e->name,
-            api_nearest(e->name, name_at, NULL, ATTN_INPUT_COUNT + API_COUNT(MASKS)));
+        return api_fail_unknown(err, "unknown-name", pointer, e->name, name_at, NULL,
+                                ATTN_INPUT_COUNT + API_COUNT(MASKS));
     memcpy(span.dim, e->dim, sizeof span.dim);
     api_count_of(e->rank, e->dim, &span.leaves);
     if (!api_span_add(ctx, doc->span_count, &span))
@@ -352,6 +382,7 @@ bool api_safetensors_open(struct api_ctx *ctx, const char *body, size_t len,
     text = f.problem ? json_string_value(f.problem) : "{}";
     ok = api_doc_open(ctx, text, strlen(text), doc, err);
     doc->text = f.problem;
+    doc->no_options = f.problem == NULL;
     for (size_t n = 0; n < f.count && ok; n++)
         ok = add_tensor(ctx, &f, &f.entry[n], doc, err);
     if (!ok)

@@ -149,8 +149,7 @@ static bool read_data(void *into, const struct api_doc *doc, const json_t *v,
 
     in->span = api_doc_span(doc, v);
     if (in->span == NULL || in->span->is_string || in->span->is_binary)
-        return api_fail(err, "wrong-type", pointer,
-                        "A flat array is expected here, not %s.", api_type_name(doc, v));
+        return api_fail_type(err, pointer, "A flat array", api_type_name(doc, v));
     if (!in->span->regular)
         return fail_odd(in->span, pointer, err);
     if (in->span->rank != 1)
@@ -174,9 +173,7 @@ static bool read_base64(void *into, const struct api_doc *doc, const json_t *v,
         in->small = json_string_value(v);
         in->small_len = json_string_length(v);
     } else {
-        return api_fail(err, "wrong-type", pointer,
-                        "A base64 string is expected here, not %s.",
-                        api_type_name(doc, v));
+        return api_fail_type(err, pointer, "A base64 string", api_type_name(doc, v));
     }
     return true;
 }
@@ -307,7 +304,7 @@ static bool fail_object_inside(const struct api_doc *doc, const json_t *v,
         memcpy(before, place, sizeof before);
         api_pointer_index(place, before, n);
     }
-    return api_fail(err, "wrong-type", place, "An object stands among the numbers.");
+    return api_fail_type(err, place, "A number", "an object");
 }
 
 bool api_tensor_scan(const struct api_doc *doc, const json_t *value, const char *pointer,
@@ -323,11 +320,10 @@ bool api_tensor_scan(const struct api_doc *doc, const json_t *value, const char 
         return scan_object(doc, value, in, err);
     if (span == NULL && json_is_array(value))
         return fail_object_inside(doc, value, pointer, err);
-    return api_fail(
-        err, "wrong-type", pointer,
-        "A tensor is expected here (nested arrays, or an object with data, base64 "
-        "or init), not %s.",
-        api_type_name(doc, value));
+    return api_fail_type(err, pointer,
+                         "A tensor (nested arrays, or an object with data, base64 or "
+                         "init)",
+                         api_type_name(doc, value));
 }
 
 void api_tensor_set_shape(struct api_tensor_in *in, unsigned rank, const size_t *dim)

@@ -51,13 +51,49 @@ static bool fail_element(const struct reading *r, const char *name, const char *
                     "Entry %zu of the tensor: %s", r->at, sentence);
 }
 
+static bool fail_type(const struct reading *r, const char *want, const char *got)
+{
+    char place[API_POINTER_MAX];
+
+    if (r->err->set)
+        return false;
+    api_fail(r->err, "wrong-type", api_element_pointer(r->in, r->at, place),
+             "Entry %zu of the tensor: %s is expected here, not %s.", r->at, want, got);
+    snprintf(r->err->expected, sizeof r->err->expected, "%s", want);
+    snprintf(r->err->observed, sizeof r->err->observed, "%s", got);
+    return false;
+}
+
+/* What stands where a number should; short plain strings are quoted. */
+static bool fail_word(const struct reading *r, const char *p)
+{
+    enum { SHOWN_MAX = 24 };
+    static const char *const WANTED[] = {
+        [API_FINITE_ONLY] = "a number",
+        [API_MINUS_INFINITY_TOO] = "a number or the string \"-Infinity\"",
+        [API_ANY_NUMBER] = "a number or a string \"-Infinity\", \"Infinity\" or \"NaN\"",
+    };
+    char got[SHOWN_MAX + 32];
+    size_t len = 1;
+
+    snprintf(got, sizeof got, "%s", api_type_at(p));
+    while (*p == '"' && len <= SHOWN_MAX && p[len] >= ' ' && p[len] <= '~' &&
+           p[len] != '"' && p[len] != '\\')
+        len++;
+    if (*p == '"' && p[len] == '"')
+        snprintf(got, sizeof got, "the string %.*s", (int)len + 1, p);
+    return fail_type(r, r->t->dtype == ATTN_BOOL ? "true or false" : WANTED[r->finite],
+                     got);
+}
+
 static bool check_finite(const struct reading *r, double x)
 {
     if (isfinite(x) || r->finite == API_ANY_NUMBER)
         return true;
     if (r->finite == API_MINUS_INFINITY_TOO)
         return x == -INFINITY ||
-               fail_element(r, "not-finite", "it must be finite or -Infinity.");
+               fail_element(r, "not-finite",
+                            "it must be finite or \"-Infinity\", which forbids a pair.");
     return fail_element(r, "not-finite", "it must be finite.");
 }
 
@@ -80,7 +116,7 @@ static bool store(struct reading *r, double x)
 static bool store_bool(struct reading *r, bool x)
 {
     if (r->t->dtype != ATTN_BOOL)
-        return fail_element(r, "wrong-type", "a number is expected, not a boolean.");
+        return fail_type(r, "a number", "a boolean");
     ((uint8_t *)r->t->p)[r->at++] = x;
     return true;
 }
@@ -94,10 +130,8 @@ static bool read_number(struct reading *r, const char **p, const char *end)
     float narrow;
 
     if (r->t->dtype == ATTN_BOOL)
-        return fail_element(
-            r, "wrong-type",
-            "true or false is expected, not a number (0 and 1 are not taken for "
-            "booleans).");
+        return fail_type(r, "true or false",
+                         "a number (0 and 1 are not taken for booleans)");
     if (r->t->dtype == ATTN_F32 || r->in->source_dtype == API_DT_F32) {
         result = api_number_read_f32(p, end, &narrow);
         x = narrow;
@@ -138,9 +172,7 @@ static bool read_word(struct reading *r, const char **p)
             *p += len;
             return store(r, WORDS[n].x);
         }
-    if (r->t->dtype == ATTN_BOOL)
-        return fail_element(r, "wrong-type", "true or false is expected here.");
-    return fail_element(r, "wrong-type", "a number is expected here.");
+    return fail_word(r, *p);
 }
 
 /* The grammar was checked when the span was lifted: between leaves stand only these
@@ -246,8 +278,8 @@ static bool store_bytes(struct reading *r, const unsigned char *bytes, size_t le
 static bool check_bool_source(const struct reading *r, const char *pointer)
 {
     return r->t->dtype != ATTN_BOOL || r->in->source_dtype == API_DT_BOOL ||
-           api_fail(r->err, "wrong-type", pointer, "Booleans are expected here, not %s.",
-                    API_DTYPES[r->in->source_dtype].name);
+           api_fail_type(r->err, pointer, "A tensor of BOOL",
+                         API_DTYPES[r->in->source_dtype].name);
 }
 
 static bool all_finite(const struct attn_tensor *t, size_t count)
@@ -319,11 +351,12 @@ static bool read_init(struct reading *r)
     shaped.rank = r->in->rank;
     memcpy(shaped.dim, r->in->dim, sizeof shaped.dim);
     if (r->t->dtype == ATTN_BOOL)
-        return api_fail(r->err, "wrong-type", r->in->pointer,
-                        "Booleans cannot be generated; state them.");
+        return api_fail_type(r->err, r->in->pointer,
+                             "A tensor of booleans, which cannot be generated,",
+                             "an init");
     if (!attn_init_fill(r->in->init, r->in->seed, r->in->std, &shaped))
         return api_fail(r->err, "wrong-rank", api_pointer(place, r->in->pointer, "init"),
-                        "\"%s\" needs at least 2 axes; this tensor has %u.",
+                        "\"%s\" needs at least 2 axes; this tensor has %u of them.",
                         ATTN_INIT_NAMES[r->in->init], r->in->rank);
     return true;
 }

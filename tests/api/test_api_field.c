@@ -29,8 +29,9 @@ Test(api_field, finds_the_name_that_was_meant)
         const char *given, *meant;
     } ROWS[] = {
         {"casual", "causal"},    {"causl", "causal"}, {"document", "documents"},
-        {"paddings", "padding"}, {"mask", NULL},      {"x", NULL},
-        {"X_kb", "X_kv"},        {"", NULL},
+        {"paddings", "padding"}, {"mask", NULL},      {"x", "X"},
+        {"X_kb", "X_kv"},        {"", NULL},          {"CAUSAL", "causal"},
+        {"doc", "documents"},    {"pa", NULL},
     };
 
     for (size_t n = 0; n < API_COUNT(ROWS); n++) {
@@ -111,4 +112,31 @@ Test(api_field, a_choice_lists_what_it_takes)
     json_string_set(json, "zero");
     cr_expect(api_read_choice(json, "/e", NAMES, 2, &choice, &err) && choice == 0);
     json_decref(json);
+}
+
+Test(api_field, a_wrong_type_names_what_was_expected_and_observed)
+{
+    cr_expect_str_eq(read("{\"must\":\"4\"}").expected, "a whole number");
+    cr_expect_str_eq(read("{\"must\":\"4\"}").observed, "a string");
+    cr_expect_str_eq(read("[]").expected, "an object");
+}
+
+static const char *numbered_at(const void *names, size_t n)
+{
+    static char name[16];
+
+    (void)names;
+    snprintf(name, sizeof name, "name-%zu", n);
+    return n == 1 ? "" : name;
+}
+
+Test(api_field, a_list_of_names_is_cut_short)
+{
+    char list[API_NAMES_MAX];
+
+    cr_expect_str_eq(api_name_list(list, numbered_at, NULL, 3), "\"name-0\", \"name-2\"");
+    api_name_list(list, numbered_at, NULL, 1000);
+    cr_expect_lt(strlen(list), API_NAMES_MAX - 1);
+    cr_expect_str_eq(list + strlen(list) - strlen(" and 972 more"), " and 972 more", "%s",
+                     list);
 }

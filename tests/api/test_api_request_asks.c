@@ -79,8 +79,8 @@ Test(api_request_asks, what_an_edit_needs_and_what_it_has_no_place_for)
                  "/ablations/0/target");
     edit_refused("{\"target\":\"W_V\",\"change\":\"zero\"},[{\"target\":\"W_K\"}]",
                  "missing", "/ablations/1/0/change");
-    edit_refused("3", "wrong-type", "/ablations");
-    edit_refused("[]", "wrong-type", "/ablations");
+    edit_refused("3", "wrong-type", "/ablations/0");
+    edit_refused("[]", "wrong-type", "/ablations/0");
 }
 
 /* Core's tables say which change fits which target. */
@@ -163,5 +163,5 @@ Test(api_request_asks, traces_name_rows_that_exist)
             "/traces/1/head");
     refused("\"traces\":[{\"query\":0,\"batch\":-1}]", "bad-value", "/traces/0/batch");
     refused("\"traces\":[{}]", "missing", "/traces/0/query");
-    refused("\"traces\":[0]", "wrong-type", "/traces");
+    refused("\"traces\":[0]", "wrong-type", "/traces/0");
 }

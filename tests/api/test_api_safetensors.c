@@ -132,6 +132,12 @@ static const struct refusal {
          "X", "0", "32") "}",
      32, 422, "/problems/contradiction", "given twice"},
     {"{\"__metadata__\":{\"attentiond\":1}}", 0, 400, "/problems/bad-file", "one string"},
+    {"{\"__metadata__\":{\"Attentiond\":\"{}\"}}", 0, 422, "/problems/unknown-field",
+     "did you mean \"attentiond\""},
+    {"{\"__metadata__\":{\"atentiond\":\"{}\"}}", 0, 422, "/problems/unknown-field",
+     "did you mean \"attentiond\""},
+    {"{\"__metadata__\":{\"request\":\"{\\\"masks\\\":{}}\"}}", 0, 422,
+     "/problems/unknown-field", "did you mean \"attentiond\""},
     {"{\"__metadata__\":1}", 0, 400, "/problems/bad-file", "object of strings"},
     {"[]", 0, 400, "/problems/bad-file", "'{'"},
     {" {}", 0, 400, "/problems/bad-file", "'{'"},
@@ -176,6 +182,24 @@ Test(api_safetensors, the_length_of_the_header_is_not_believed)
                   ask_text(asked.json, "detail"));
         asked_free(&asked);
     }
+}
+
+Test(api_safetensors, a_file_without_a_problem_says_that_nothing_was_asked)
+{
+    struct asked asked = send_file(
+        file_of(
+            "{\"__metadata__\":{\"format\":\"pt\"}," MATRIX("X", "0", "32") "," MATRIX(
+                "W_Q", "32",
+                "64") "," MATRIX("W_K", "64",
+                                 "96") "," MATRIX("W_V", "96",
+                                                  "128") "," MATRIX("W_O", "128",
+                                                                    "160") "}",
+            (const double[20]){1, 2, 3, 4, 1, 0, 0, 1}, 160),
+        NULL);
+
+    cr_assert_eq(asked.status, 200, "%.*s", (int)asked.out.len, asked.out.p);
+    cr_expect(strstr(ask_text(asked.json, "warnings.0"), "__metadata__.attentiond"));
+    asked_free(&asked);
 }
 
 Test(api_safetensors, numbers_of_a_file_must_be_finite)
