@@ -242,8 +242,10 @@ extern const char *const ATTN_EMPTY_NAMES[ATTN_EMPTY_COUNT];
 /*
  * One unscaled score of q and k (d_k numbers each), in double: what judges and gradients read.
  * When dq is not NULL, adds g times the derivative to dq, dk and (where the function has a
- * vector parameter) dv.
+ * vector parameter) dv.  Without `keys` it is also what runs, and faults call it: both on
+ * ATTN_SCORE_PIECE features at a time, whose scores add up.
  */
+enum { ATTN_SCORE_PIECE = 1024 };
 typedef double attn_score_fn(size_t d_k, const double *q, const double *k, const double *v_a,
                              double g, double *dq, double *dk, double *dv);
 
@@ -257,7 +259,7 @@ struct attn_score_row {
     bool scaled_by_default;        /* 1/sqrt(d_k) when no scale is stated                      */
     bool needs_v_a;
     bool bilinear;                 /* q·k: computed by gemm                                    */
-    attn_score_keys_fn *keys;      /* NULL when bilinear                                       */
+    attn_score_keys_fn *keys;      /* faster; NULL when bilinear, or to run `pair` in double   */
 };
 size_t attn_score_count(void);
 const struct attn_score_row *attn_score_at(size_t n);
@@ -697,6 +699,29 @@ bool attn_fault_visible(const struct attn_fault_row *row, const struct attn_prob
 /* Of the backward pass: its swap replaces no stage, see struct attn_grad_ask. */
 bool attn_fault_of_gradients(const struct attn_fault_row *row);
 const struct attn_swap *attn_fault_swap(const struct attn_fault_row *row);
+
+/* ---- a fault with another constant or seed (attn_fault_set.c) ---- */
+
+struct attn_fault_takes {              /* the one constant that a fault takes                     */
+    const char *name;                  /* "ratio", "left", "p", …                                 */
+    double standard;                   /* its value when none is given                            */
+    double low, high;                  /* its range                                               */
+    bool whole;                        /* whole numbers only                                      */
+    bool open;                         /* neither end belongs to the range                        */
+    bool seed;                         /* takes a seed, too                                       */
+};
+/* false: the fault takes none, and no seed. */
+bool attn_fault_takes(const struct attn_fault_row *row, struct attn_fault_takes *takes);
+bool attn_fault_in_range(const struct attn_fault_takes *takes, double x);
+
+union attn_fault_room { double align; unsigned char byte[512]; };
+/* The row's swap with this constant and seed (NULL = its own), which the fault must take and which
+   must be in range; made in room, which must outlive it. */
+const struct attn_swap *attn_fault_set(const struct attn_fault_row *row, const double *parameter,
+                                       const uint64_t *seed, union attn_fault_room *room);
+/* attn_fault_visible, with the constant of such a swap. */
+bool attn_fault_shows(const struct attn_fault_row *row, const struct attn_swap *swap,
+                      const struct attn_problem *p);
 
 /* ---- somebody else's layer: audit of a candidate (attn_diagnose.c) -------------------------------- */
 

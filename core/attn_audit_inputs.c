@@ -70,6 +70,22 @@ static const char *const WIDTH_WRONG[] = {
     [ATTN_IN_SINK] = "sink has {5} entries; h is {0}.",
 };
 
+/* The way of the widths, from what was given to where the layer ends. */
+static const char *widths_agree(const struct attn_form *form)
+{
+    if (form->source == ATTN_PROJECTED)
+        return form->has_output
+                   ? "Q and K are given, {1} wide in each head, V is {2}; the {3} joined "
+                     "features of H meet W_O, which leads to {0}."
+                   : "Q and K are given, {1} wide in each head, V is {2}; there is no "
+                     "W_O: the layer ends with H, {3} wide.";
+    return form->has_output
+               ? "X, {0} wide, meets W_Q; Q and K are {1} wide in each head, V is {2}; "
+                 "the {3} joined features of H meet W_O, which leads back to {0}."
+               : "X, {0} wide, meets W_Q; Q and K are {1} wide in each head, V is {2}; "
+                 "there is no W_O: the layer ends with H, {3} wide.";
+}
+
 bool attn_check_inputs(struct attn_auditor *a, struct attn_finding *f)
 {
     const struct attn_dims *d = &a->p->d;
@@ -77,9 +93,7 @@ bool attn_check_inputs(struct attn_auditor *a, struct attn_finding *f)
     const size_t count = widths(a->p, w);
 
     f->object = ATTN_X;
-    f->expected = "X, {0} wide, meets W_Q; Q and K are {1} wide in each head, V is {2}; "
-                  "the {3} joined "
-                  "features of H meet W_O, which leads back to {0}.";
+    f->expected = widths_agree(&a->p->form);
     f->observed = "Every width agrees; {4} query heads read {5} key/value heads.";
     f->detail = "In a product of matrices the inner sizes must be equal; d_v is free "
                 "because values "

@@ -74,6 +74,11 @@ static void compare_h(struct attn_auditor *a, struct attn_audit_row r,
     }
 }
 
+static const char *const SINK_MIXES =
+    "The sink takes its share of every row and has no value, so the weights sum to 1 at "
+    "most: a row of H lies, feature by feature, between the smallest and the largest of "
+    "0 and the values that it reads. An empty row is what empty_rows says.";
+
 bool attn_check_mix(struct attn_auditor *a, struct attn_finding *f)
 {
     static const enum attn_object objects[] = {ATTN_CONTRIBUTIONS, ATTN_H_HEADS, ATTN_H};
@@ -86,9 +91,8 @@ bool attn_check_mix(struct attn_auditor *a, struct attn_finding *f)
         "{2}, {3} is allowed there.",
         "{4} expected, {5} found, at the first number that differs; {6} is allowed "
         "there.",
-        "A row of H lies between the smallest and the largest value that it reads: "
-        "weights only mix (with a sink, 0 mixes in), and an empty row is what empty_rows "
-        "says.",
+        "A row of H is a mean of the values that it reads: feature by feature between "
+        "their smallest and their largest, and an empty row is what empty_rows says.",
     };
     static const struct attn_words recomputed = {
         "Each row of H is the sum over keys of A_ij v_j; A is not held, so its row is "
@@ -123,6 +127,8 @@ bool attn_check_mix(struct attn_auditor *a, struct attn_finding *f)
     if (a->p->empty_rows != ATTN_EMPTY_NAN)
         attn_diff_scan(a, ATTN_H, &diff);
     attn_finding_set(f, &diff, attn_audit_has(a, ATTN_A) ? &held : &recomputed);
+    if (f->detail == held.detail && a->p->in[ATTN_IN_SINK].p)
+        f->detail = SINK_MIXES;
     return true;
 }
 

@@ -37,11 +37,25 @@ static double largest_bias(const struct attn_problem *p, struct attn_rows rows, 
     return largest;
 }
 
+/* The largest |score| of one head, pair by pair: what bounds a function of which nothing
+   else is known. */
+static double largest_raw(struct attn_auditor *a, struct attn_rows rows, size_t h)
+{
+    double largest = 0.0;
+
+    for (size_t i = rows.i0; i < rows.i1; i++) {
+        attn_judge_raw_row(a->p, a->trace, rows.b0, h, i, a->scratch, a->weights);
+        for (size_t j = 0; j < a->p->d.T_kv; j++)
+            largest = fmax(largest, fabs(a->weights[j].value));
+    }
+    return largest;
+}
+
 /*
  * How far weights of one head may be apart, relative: twice the rounding of the logits
- * (largest |q||k| by Cauchy and Schwarz) and of the sum, see attn_judge.c.
+ * (largest |q||k| by Cauchy and Schwarz, or the largest score itself) and of the sum, see attn_judge.c.
  */
-static double weight_error(const struct attn_auditor *a, struct attn_rows rows, size_t h)
+static double weight_error(struct attn_auditor *a, struct attn_rows rows, size_t h)
 {
     const struct attn_problem *p = a->p;
     const struct attn_tensor *va = &p->in[ATTN_IN_V_A], *sink = &p->in[ATTN_IN_SINK];
@@ -55,6 +69,8 @@ static double weight_error(const struct attn_auditor *a, struct attn_rows rows, 
         logit = 0.0;
         for (size_t c = 0; va->p && c < p->d.d_k; c++)
             logit += fabs(attn_number(va, c)) * (1.0 + q + k);
+        if (!va->p)
+            logit = largest_raw(a, rows, h);
     }
     logit = logit * fabs(p->scale / p->temperature) + largest_bias(p, rows, h) +
             (sink->p ? fabs(attn_number(sink, h)) : 0.0);
@@ -63,7 +79,7 @@ static double weight_error(const struct attn_auditor *a, struct attn_rows rows, 
 
 /* value: the largest |v| that a feature of H can take; error: what its two paths may
    differ by. */
-static void mix_error(const struct attn_auditor *a, struct attn_rows rows,
+static void mix_error(struct attn_auditor *a, struct attn_rows rows,
                       struct attn_judged *H)
 {
     const struct attn_tensor *V = &a->trace->t[ATTN_V];

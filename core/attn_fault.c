@@ -110,16 +110,16 @@ bool attn_same_numbers(const struct attn_tensor *a, const struct attn_tensor *b)
            memcmp(a->p, b->p, attn_tensor_count(a) * attn_dtype_bytes(a->dtype)) == 0;
 }
 
-/* Every score function here is a sum over features, so it can be had piece by piece. */
+/* Piece by piece, as attn_score_fn allows. */
 double attn_pair_raw(const struct attn_problem *p, const struct attn_tensor *Q, size_t q,
                      const struct attn_tensor *K, size_t k)
 {
-    enum { PIECE = 64 };
     const struct attn_tensor *va = &p->in[ATTN_IN_V_A];
-    double x[PIECE], y[PIECE], v[PIECE], sum = 0.0;
+    double x[ATTN_SCORE_PIECE], y[ATTN_SCORE_PIECE], v[ATTN_SCORE_PIECE], sum = 0.0;
 
-    for (size_t from = 0; from < p->d.d_k; from += PIECE) {
-        const size_t n = p->d.d_k - from < PIECE ? p->d.d_k - from : PIECE;
+    for (size_t from = 0; from < p->d.d_k; from += ATTN_SCORE_PIECE) {
+        const size_t left = p->d.d_k - from;
+        const size_t n = left < ATTN_SCORE_PIECE ? left : ATTN_SCORE_PIECE;
 
         for (size_t c = 0; c < n; c++) {
             x[c] = attn_number(Q, q + from + c);

@@ -244,24 +244,31 @@ static struct attn_judged dot(size_t n, const double *q, const double *k, double
     return (struct attn_judged){sum + more, ((double)n + SLACK) * eps * size};
 }
 
-/* v_a · tanh(q + k) and the like: the row's own formula, with a bound from its Lipschitz
-   constant 1 in q + k.  k has room for v_a behind it. */
+/*
+ * The row's own formula.  Its bound: |v_a| (1 + |q| + |k|), from a Lipschitz constant 1
+ * in q + k as tanh has, or the score and what the derivatives make of a relative error of
+ * each number, where that is more.  k has room for v_a and three derivatives behind it.
+ */
 static struct attn_judged pair_score(const struct attn_problem *p, const double *q,
                                      double *k, const struct attn_tensor *K, size_t from)
 {
     const struct attn_tensor *va = &p->in[ATTN_IN_V_A];
     const size_t n = p->d.d_k;
-    double *v = k + n, size = 0.0;
+    double *v = k + n, *dq = v + n, *dk = dq + n, *dv = dk + n;
+    double size = 0.0, moved = 0.0, s;
 
     for (size_t c = 0; c < n; c++) {
         k[c] = attn_number(K, from + c);
         v[c] = va->p ? attn_number(va, c) : 0.0;
+        dq[c] = dk[c] = dv[c] = 0.0;
         size += fabs(v[c]) * (1.0 + fabs(q[c]) + fabs(k[c]));
     }
+    s = p->score->pair(n, q, k, va->p ? v : NULL, 1.0, dq, dk, dv);
+    for (size_t c = 0; c < n; c++)
+        moved += (fabs(dq[c]) + fabs(dk[c])) * (fabs(q[c]) + fabs(k[c])) +
+                 fabs(dv[c] * v[c]);
     return (struct attn_judged){
-        p->score->pair(n, q, k, va->p ? v : NULL, 0.0, NULL, NULL, NULL),
-        ((double)n + SLACK) * attn_judge_eps(p->dtype) * size,
-    };
+        s, ((double)n + SLACK) * attn_judge_eps(p->dtype) * fmax(size, fabs(s) + moved)};
 }
 
 static void copy_q(const struct attn_problem *p, const struct attn_trace *t, size_t b,

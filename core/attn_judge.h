@@ -59,7 +59,7 @@ void attn_judge_v(const struct attn_problem *p, size_t b, size_t h_kv, size_t j,
                   struct attn_judged *out);
 
 /* Scratch of attn_judge_raw_row and attn_judge_logits: numbers for d_k. */
-#define ATTN_JUDGE_SCRATCH(d_k) (3 * (d_k))
+#define ATTN_JUDGE_SCRATCH(d_k) (6 * (d_k))
 
 /* Row i of S_raw from the trace's own Q and K; out: T_kv numbers. */
 void attn_judge_raw_row(const struct attn_problem *p, const struct attn_trace *t,

@@ -45,6 +45,30 @@ static void product_block(struct attn_mat S, struct attn_mat Q, struct attn_mat 
     }
 }
 
+/* One query and keys k [n, d_k] by the pair function, in double. */
+static void pair_row(const struct attn_problem *p, size_t n, const char *q, const char *k,
+                     void *s)
+{
+    const struct attn_kernel *kernel = attn_kernel_of(p->dtype);
+    const char *v_a = p->in[ATTN_IN_V_A].p;
+    const size_t d_k = p->d.d_k, bytes = attn_dtype_bytes(p->dtype);
+    double x[ATTN_SCORE_PIECE], y[ATTN_SCORE_PIECE], v[ATTN_SCORE_PIECE];
+
+    for (size_t c = 0; c < d_k; c += ATTN_SCORE_PIECE) {
+        const size_t some = d_k - c < ATTN_SCORE_PIECE ? d_k - c : ATTN_SCORE_PIECE;
+
+        kernel->to_double(some, q + c * bytes, x);
+        if (v_a)
+            kernel->to_double(some, v_a + c * bytes, v);
+        for (size_t j = 0; j < n; j++) {
+            kernel->to_double(some, k + (j * d_k + c) * bytes, y);
+            kernel->set(s, j,
+                        p->score->pair(some, x, y, v_a ? v : NULL, 0, NULL, NULL, NULL) +
+                            (c > 0 ? kernel->get(s, j) : 0));
+        }
+    }
+}
+
 static void pair_block(const struct attn_problem *p, struct attn_mat S, struct attn_mat Q,
                        struct attn_mat K, double scale)
 {
@@ -52,9 +76,12 @@ static void pair_block(const struct attn_problem *p, struct attn_mat S, struct a
 
     for (size_t r = 0; r < S.rows; r++) {
         void *s = (char *)S.p + r * S.ld * bytes;
+        const char *q = (const char *)Q.p + r * Q.ld * bytes;
 
-        p->score->keys(S.dtype, S.cols, Q.cols, (char *)Q.p + r * Q.ld * bytes, K.p,
-                       p->in[ATTN_IN_V_A].p, s);
+        if (p->score->keys)
+            p->score->keys(S.dtype, S.cols, Q.cols, q, K.p, p->in[ATTN_IN_V_A].p, s);
+        else
+            pair_row(p, S.cols, q, K.p, s);
         if (scale != 1)
             attn_kernel_of(S.dtype)->scale_cap(S.cols, s, scale, 0, s);
     }
