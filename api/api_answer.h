@@ -39,6 +39,7 @@ struct api_work {
     struct attn_exec exec;
     struct attn_plan plan;
     const struct attn_swap *swap; /* of the injected fault; or NULL */
+    union attn_fault_room swap_room;
     struct attn_trace trace;
     struct attn_grads grads;
     struct attn_audit audit;

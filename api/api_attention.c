@@ -26,9 +26,11 @@ static void inject(struct api_work *w)
 {
     const struct attn_fault_row *fault = w->r.inject;
 
-    w->swap = attn_fault_swap(fault);
+    w->swap =
+        attn_fault_set(fault, w->r.inject_has_parameter ? &w->r.inject_parameter : NULL,
+                       w->r.inject_has_seed ? &w->r.inject_seed : NULL, &w->swap_room);
     w->r.gradients.inject = fault;
-    if (!attn_fault_visible(fault, &w->r.p) ||
+    if (!attn_fault_shows(fault, w->swap, &w->r.p) ||
         (attn_fault_of_gradients(fault) && !w->r.has_gradients))
         api_warn(&w->r, "The injected fault changes nothing in this problem: the catalog "
                         "says in visible_when what it needs.");
@@ -111,6 +113,10 @@ static bool put_engine(struct api_work *w)
            api_put_text_member(b, "path", ATTN_PATH_NAMES[w->plan.path]) &&
            api_put_text_member(b, "injected_fault",
                                w->r.inject ? attn_fault_name(w->r.inject) : NULL) &&
+           (!w->r.inject_has_parameter ||
+            api_put_double_member(b, "injected_parameter", w->r.inject_parameter)) &&
+           (!w->r.inject_has_seed ||
+            api_put_u64_member(b, "injected_seed", w->r.inject_seed)) &&
            api_puts(b, "}");
 }
 

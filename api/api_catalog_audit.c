@@ -23,6 +23,20 @@ bool api_catalog_checks(struct api_buffer *b, const struct api_limits *limits)
     return ok && api_puts(b, "]");
 }
 
+/* The constant that inject may set, and whether it takes a seed. */
+static bool put_takes(struct api_buffer *b, const struct attn_fault_row *row)
+{
+    struct attn_fault_takes takes;
+
+    if (!attn_fault_takes(row, &takes))
+        return api_put_text_member(b, "parameter", NULL) &&
+               api_put_bool_member(b, "takes_seed", false);
+    return api_put_key(b, "parameter") && api_puts(b, "{") &&
+           api_put_text_member(b, "name", takes.name) &&
+           api_put_double_member(b, "default", takes.standard) && api_puts(b, "}") &&
+           api_put_bool_member(b, "takes_seed", takes.seed);
+}
+
 bool api_catalog_faults(struct api_buffer *b, const struct api_limits *limits)
 {
     bool ok = api_puts(b, "[");
@@ -38,7 +52,7 @@ bool api_catalog_faults(struct api_buffer *b, const struct api_limits *limits)
              api_put_text_member(b, "fix", attn_fault_fix(row)) &&
              api_put_text_member(b, "visible_when", attn_fault_visible_when(row)) &&
              api_put_text_member(b, "caught_by", attn_fault_caught_by(row)) &&
-             api_puts(b, "}");
+             put_takes(b, row) && api_puts(b, "}");
     }
     return ok && api_puts(b, "]");
 }

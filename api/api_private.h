@@ -282,6 +282,9 @@ struct api_request {
     uint64_t work_max_ns;              /* as struct api_call has it                                 */
     bool deferred;                     /* would take longer: read no further                        */
     const struct attn_fault_row *inject;
+    bool inject_has_parameter, inject_has_seed;
+    double inject_parameter;           /* in the fault's range                                      */
+    uint64_t inject_seed;
     bool torch_linear;                 /* weights and their gradients are (out,in)                  */
     bool has_gradients;
     struct attn_grad_ask gradients;

@@ -131,7 +131,7 @@ static const struct api_field_row FIELDS[] = {
     { "traces",     keep_traces,           false },
     { "return",     keep_return,           false },
     { "audit",      api_read_audit,        false },
-    { "inject",     api_read_inject,       false },
+    { "inject",     api_read_injected,     false },
     { "path",       api_read_path,         false },
     { "encoding",   api_read_encoding,     false },
 };

@@ -57,6 +57,7 @@ bool api_turn_matrix(struct api_reading *rd, const struct api_tensor_in *in,
 /* api_request_options.c */
 api_read_fn api_read_dtype, api_read_empty_rows, api_read_audit, api_read_path,
     api_read_encoding, api_read_inject;
+api_read_fn api_read_injected; /* api_request_inject.c: the name or an object with it */
 /* What is returned: names against what this problem has. */
 bool api_read_return(struct api_reading *rd, struct api_err *err);
 

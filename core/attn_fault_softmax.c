@@ -147,18 +147,23 @@ static bool nan_rows(const struct attn_run_ctx *run, struct attn_piece piece,
     return true;
 }
 
-/* Half of the weights, drawn by a fixed seed, become 0, the others are doubled. */
+/* Weights become 0 with probability p, drawn by the seed; the others are divided by
+   1 - p. */
 static bool dropped(const struct attn_run_ctx *run, struct attn_piece piece,
                     struct attn_err *err)
 {
+    const struct attn_dropout *dropout = run->swap->param;
     struct attn_tensor *A = &run->t->t[ATTN_A];
-    uint64_t state = 1;
+    uint64_t state = dropout->seed;
 
     (void)piece;
     if (!attn_stage_all(run, ATTN_STAGE_SOFTMAX, err))
         return false;
     for (size_t n = 0; n < attn_tensor_count(A); n++)
-        attn_put(A, n, attn_random_u64(&state) >> 63 ? 2.0 * attn_number(A, n) : 0.0);
+        attn_put(A, n,
+                 (double)(attn_random_u64(&state) >> 11) * 0x1p-53 >= dropout->p
+                     ? attn_number(A, n) / (1.0 - dropout->p)
+                     : 0.0);
     return true;
 }
 
@@ -275,6 +280,7 @@ static const struct softmax TOO_SMALL = {
 static const struct softmax NO_SINK = {
     .fits = has_sink, .logit = attn_fault_masked, .no_sink = true, .leave_empty = true};
 static const struct softmax LATE_CAP = {.fits = has_cap, .logit = capped_late};
+static const struct attn_dropout DROPOUT = {.p = 0.5, .seed = 1};
 
 #define CAUGHT "A", "softmax_rows"
 #define STAGE(wrong)                   \
@@ -335,6 +341,6 @@ static const struct attn_fault_row ROWS[] = {
      "Switch to evaluation, or set dropout to 0 when inferring.",
      "Any row with an allowed key.",
      any_weight,
-     {STAGE(dropped), NULL}},
+     {STAGE(dropped), &DROPOUT}},
 };
 const struct attn_fault_theme ATTN_FAULTS_SOFTMAX = {ROWS, ATTN_COUNT(ROWS)};

@@ -21,6 +21,11 @@ struct softmax {
     bool weighs_empty; /* their logits differ from key to key */
 };
 
+struct attn_dropout { /* param of dropout_in_eval */
+    double p;
+    uint64_t seed;
+};
+
 /* The stage SOFTMAX with rows of `struct softmax`, the swap's param. */
 attn_stage_fn attn_fault_wrong_rows;
 bool attn_fault_softmax_fits(const struct attn_problem *p, const void *param);

@@ -79,6 +79,9 @@ const CHANGES = {
   '/gradients/with_respect_to': [GRADIENTS, ['dX', 'dW_Q']], '/gradients/check': [GRADIENTS, true],
   '/traces/*/batch': [TRACE, 1], '/traces/*/head': [TRACE, 1], '/traces/*/query': [TRACE, 1],
   '/return': [HEADS, ['Y']], '/audit': [HEADS, 'full'], '/inject': [HEADS, 'scale_missing'],
+  '/inject/fault': [with_(HEADS, {inject: {fault: 'scale_missing'}}), 'scale_other'],
+  '/inject/parameter': [with_(HEADS, {inject: {fault: 'scale_other', parameter: 2}}), 3],
+  '/inject/seed': [with_(HEADS, {inject: {fault: 'dropout_in_eval', seed: 1}}), 2],
   '/path': [with_(HEADS, {return: ['Y']}), 'dense'], '/encoding': [HEADS, 'flat'],
 };
 
