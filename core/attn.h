@@ -723,29 +723,6 @@ const struct attn_swap *attn_fault_set(const struct attn_fault_row *row, const d
 bool attn_fault_shows(const struct attn_fault_row *row, const struct attn_swap *swap,
                       const struct attn_problem *p);
 
-/* ---- a fault with another constant or seed (attn_fault_set.c) ---- */
-
-struct attn_fault_takes {              /* the one constant that a fault takes                     */
-    const char *name;                  /* "ratio", "left", "p", …                                 */
-    double standard;                   /* its value when none is given                            */
-    double low, high;                  /* its range                                               */
-    bool whole;                        /* whole numbers only                                      */
-    bool open;                         /* neither end belongs to the range                        */
-    bool seed;                         /* takes a seed, too                                       */
-};
-/* false: the fault takes none, and no seed. */
-bool attn_fault_takes(const struct attn_fault_row *row, struct attn_fault_takes *takes);
-bool attn_fault_in_range(const struct attn_fault_takes *takes, double x);
-
-union attn_fault_room { double align; unsigned char byte[512]; };
-/* The row's swap with this constant and seed (NULL = its own), which the fault must take and which
-   must be in range; made in room, which must outlive it. */
-const struct attn_swap *attn_fault_set(const struct attn_fault_row *row, const double *parameter,
-                                       const uint64_t *seed, union attn_fault_room *room);
-/* attn_fault_visible, with the constant of such a swap. */
-bool attn_fault_shows(const struct attn_fault_row *row, const struct attn_swap *swap,
-                      const struct attn_problem *p);
-
 /* ---- somebody else's layer: audit of a candidate (attn_diagnose.c) -------------------------------- */
 
 enum attn_precision { ATTN_FLOAT64, ATTN_FLOAT32, ATTN_FLOAT16, ATTN_BFLOAT16,
