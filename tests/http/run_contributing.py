@@ -1,9 +1,9 @@
 #!/usr/bin/python3
-"""The worked example of CONTRIBUTING.md: taken from the page, built into a copy, asked.
+"""The worked examples of CONTRIBUTING.md: taken from the page, built into a copy, asked.
 
 usage: run_contributing.py BINARY
-The objects beside BINARY are copied with the sources, so that only what the example touches
-is compiled again.  Expected pairs come from the rule's formula.  Start reading at main().
+The objects beside BINARY are copied with the sources, so that only what the examples touch
+is compiled again.  Expected pairs and scores come from the formulas.  Start reading at main().
 """
 import json
 import os
@@ -17,41 +17,47 @@ import numpy as np
 
 from client import Service, Tally, arrays
 
-SECTION = "## A mask rule, from its first line to its last"
+RULE = "## A mask rule, from its first line to its last"
+SCORE = "## A score function: one row and one function"
 TABLE = "/* ---- the table ---- */"
+SCORES = "static const struct attn_score_row SCORES[] = {"
 SOURCES = ["Makefile", "api", "core", "server", "examples", "scripts", "openapi.yaml"]
 GAPS = [-1, 0, 1, 2, 7, 1 << 53]
 T_Q, T_KV = 3, 7
 
 
-def blocks():
-    """The fenced blocks of the section, as (language, text), in order."""
+def blocks(heading):
+    """The function, the row, the request and its answer that a section holds."""
     with open("CONTRIBUTING.md", encoding="utf-8") as page:
-        section = page.read().split(SECTION)[1].split("\n## ")[0]
-    return re.findall(r"```(\w*)\n(.*?)```", section, re.DOTALL)
+        section = page.read().split(heading)[1].split("\n## ")[0]
+    found = re.findall(r"```(\w*)\n(.*?)```", section, re.DOTALL)
+    languages = [language for language, _ in found]
+    if languages != ["c", "c", "json", "text"]:
+        raise SystemExit("%s holds the blocks %s" % (heading, languages))
+    return [text for _, text in found]
 
 
-def with_rule(source, function, row):
-    """attn_mask.c with the function before the table and the row as its last."""
-    assert source.count(TABLE) == 1, "core/attn_mask.c has lost its heading of the table"
-    before, after = source.split(TABLE)
+def add(path, table, function, row):
+    """The function before the table and the row as its last."""
+    with open(path, encoding="utf-8") as file:
+        source = file.read()
+    assert source.count(table) == 1, "%s has lost its line %s" % (path, table)
+    before, after = source.split(table)
     rows, rest = after.split("};\n", 1)
-    return before + function + "\n" + TABLE + rows + row + "};\n" + rest
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(before + function + "\n" + table + rows + row + "};\n" + rest)
 
 
-def built(binary, folder, function, row):
-    """A service with the rule: its path."""
+def built(binary, folder, rule, score):
+    """A service with the rule and the score function: its path."""
     for name in SOURCES:
         copy = shutil.copytree if os.path.isdir(name) else shutil.copy2
         copy(name, os.path.join(folder, name))
     for name in ("obj", "gen"):
         shutil.copytree(os.path.join(os.path.dirname(binary), name),
                         os.path.join(folder, "build", name))
-    path = os.path.join(folder, "core", "attn_mask.c")
-    with open(path, encoding="utf-8") as file:
-        source = file.read()
-    with open(path, "w", encoding="utf-8") as file:
-        file.write(with_rule(source, function, row))
+    add(os.path.join(folder, "core", "attn_mask.c"), TABLE, *rule[:2])
+    add(os.path.join(folder, "core", "attn_score.c"), SCORES, *score[:2])
     subprocess.run(["make", "-C", folder, "build", "BUILD=build", "CI=1"], check=True,
                    stdout=subprocess.DEVNULL)
     return os.path.join(folder, "build", os.path.basename(binary))
@@ -138,25 +144,64 @@ def ask_page(service, tally, request, answer):
     tally.record("the page's request", [] if rows == answer else ["answered:\n" + rows])
 
 
+def distances(tensors):
+    """S_raw of all heads from the answer's own Q and K."""
+    return -np.sum((tensors["Q"][..., :, None, :] - tensors["K"][..., None, :, :]) ** 2, -1)
+
+
+def ask_score(service, tally, request, answer):
+    got = service.ask(json.loads(request))[1]
+    if "tensors" not in got:
+        raise SystemExit(json.dumps(got))
+    rows = "".join(" ".join("%g" % s for s in row) + "\n" for row in got["tensors"]["S"])
+    tally.record("the page's score", [] if rows == answer else ["answered:\n" + rows])
+    states = got["audit"]["status"], got["gradients"]["check"]["status"]
+    tally.record("its audit", [] if states == ("pass", "pass") else [str(states)])
+    for dtype, path, d_k in [(dtype, path, d_k) for dtype in ("float64", "float32")
+                             for path in ("dense", "tiled") for d_k in (3, 1025)]:
+        body = problem({"causal": {"alignment": "bottom_right"}}, dtype=dtype, path=path,
+                       score={"function": "distance", "scale": 0.5 / d_k})
+        body["shapes"]["d_k"] = d_k
+        body["return"] = ["Q", "K", "Y"] + (["S_raw"] if path == "dense" else [])
+        got = service.ask(body)[1]
+        name = "distance, %s, %s, d_k %d" % (dtype, path, d_k)
+        if "tensors" not in got:
+            tally.record(name, [json.dumps(got)])
+            continue
+        wrong = [] if got["audit"]["status"] == "pass" else [
+            json.dumps([c for c in got["audit"]["checks"] if c["status"] == "fail"])]
+        if path == "dense":
+            tensors = arrays(got["tensors"])
+            want = distances(tensors)
+            error = np.max(np.abs(tensors["S_raw"] / want - 1))
+            if error > (1e-13 if dtype == "float64" else 1e-6):
+                wrong.append("S_raw is off by %g, relative" % error)
+        tally.record(name, wrong)
+    audited = problem({"causal": {"alignment": "bottom_right"}}, score={"function": "distance"})
+    right = service.ask(audited)[1]["tensors"]
+    for shift, verdict in [(0, "correct"), (1, "incorrect")]:
+        candidate = dict(right, Y=(np.array(right["Y"]) + shift).tolist())
+        got = service.ask(dict(audited, candidate=candidate), "/v1/audit")[1]
+        tally.record("audit of Y + %d" % shift, [] if got.get("verdict") == verdict
+                     else [json.dumps(got)[:400]])
+
+
 def main():
-    found = blocks()
-    languages = [language for language, _ in found]
-    if languages != ["c", "c", "json", "text"]:
-        raise SystemExit("%s holds the blocks %s" % (SECTION, languages))
-    function, row, request, answer = [text for _, text in found]
+    rule, score = blocks(RULE), blocks(SCORE)
     tally = Tally()
     with tempfile.TemporaryDirectory() as folder:
-        binary = built(sys.argv[1], folder, function, row)
+        binary = built(sys.argv[1], folder, rule, score)
         with Service(binary) as service:
             catalog = json.loads(service.send("GET", "/v1/catalog")[2])
-            printed = [rule for rule in catalog["masks"] if rule["name"] == "stride"]
+            printed = [row for row in catalog["masks"] if row["name"] == "stride"]
             tally.record("catalog", [] if len(printed) == 1 and
                          [p["name"] for p in printed[0]["parameters"]] == ["gap"]
                          else [str(printed)])
-            ask_page(service, tally, request, answer)
+            ask_page(service, tally, *rule[2:])
             ask_layer(service, tally)
             ask_errors(service, tally)
             ask_audit(service, tally)
+            ask_score(service, tally, *score[2:])
     return tally.finish()
 
 
