@@ -298,6 +298,16 @@ static bool output_ratio(const struct attn_fit *f, size_t n, double *value)
     return (is(f, ATTN_H) || is(f, ATTN_H_HEADS)) && ratio_of_target(f, n, value);
 }
 
+/* The number of fewest decimals that lies no further away than the observation can
+   tell. */
+static double fewest_decimals(double value, double room)
+{
+    for (double tens = 10.0; tens < 1e12; tens *= 10.0)
+        if (fabs(round(value * tens) / tens - value) <= room)
+            return round(value * tens) / tens;
+    return value;
+}
+
 /* Each weight is 0 or the right one over 1 - p, p one number: some of each. */
 static bool looks_dropped(const struct attn_fit *f, double *value)
 {
@@ -328,7 +338,7 @@ static bool looks_dropped(const struct attn_fit *f, double *value)
         else if (!(fabs(x - ratio * e) <= room + 1e-6 * fabs(x)))
             return false;
     }
-    *value = 1.0 - 1.0 / ratio;
+    *value = fewest_decimals(1.0 - 1.0 / ratio, 2.0 * margin.rtol);
     return dropped > 0;
 }
 
