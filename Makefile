@@ -39,7 +39,7 @@ TEST_BIN   := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/core/test_*
 JOBS     := $(shell nproc)
 
 .DEFAULT_GOAL := help
-.PHONY: tests help deps deps-ci build run test demo clean unit http cases layers format lint asan tsan \
+.PHONY: tests help deps deps-ci build run test demo clean unit http extend cases layers format lint asan tsan \
         contract fuzz container bench bench-peers bench-audit readme numbers-test test-exhaustive \
         binary-test
 .SECONDARY:
@@ -115,6 +115,10 @@ test: deps ## install what is missing, build, run every fast test
 
 http: build ## the tests that speak HTTP with the binary
 	@PYTHON=$(PYTHON) sh scripts/http.sh $(ATTENTIOND) $(RANDOM_COUNT) $(SEED)
+
+extend: build ## add what CONTRIBUTING.md adds, in a copy, and ask it
+	@$(PYTHON) tests/http/run_contributing.py $(ATTENTIOND) && \
+	    $(PYTHON) tests/http/run_position_kind.py $(ATTENTIOND)
 
 COUNT    ?= 10000000
 $(BUILD)/tests/exhaustive/numbers: tests/exhaustive/numbers.cc $(API_CXX:%.cc=$(BUILD)/obj/%.o)
