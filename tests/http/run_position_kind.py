@@ -15,7 +15,7 @@ import tempfile
 import numpy as np
 
 from client import Service, Tally, arrays
-from run_contributing import SOURCES
+from run_contributing import SOURCES, add
 
 SECTION = "## Two position kinds"
 FILE = os.path.join("core", "attn_position.c")
@@ -37,15 +37,6 @@ def blocks():
     return [text for _, text in found]
 
 
-def with_kinds(source, functions, rows):
-    """attn_position.c with the functions before the table and the rows as its last."""
-    assert source.count(TABLE) == 1, FILE + " has lost its heading of the table"
-    before, after = source.split(TABLE)
-    table, rest = after.split("};\n", 1)
-    return "%s%s\n%s%s%s};\n%s" % (before, "\n".join(functions), TABLE, table,
-                                  "".join(rows), rest)
-
-
 def built(binary, folder, functions, rows):
     """A service with the kinds: its path.  Only what they touch is compiled again."""
     for name in SOURCES:
@@ -54,10 +45,8 @@ def built(binary, folder, functions, rows):
     for name in ("obj", "gen"):
         shutil.copytree(os.path.join(os.path.dirname(binary), name),
                         os.path.join(folder, "build", name))
-    with open(os.path.join(folder, FILE), encoding="utf-8") as file:
-        source = file.read()
-    with open(os.path.join(folder, FILE), "w", encoding="utf-8") as file:
-        file.write(with_kinds(source, functions, rows))
+    for function, row in zip(functions, rows):
+        add(os.path.join(folder, FILE), TABLE, function, row)
     subprocess.run(["make", "-C", folder, "build", "BUILD=build", "CI=1"], check=True,
                    stdout=subprocess.DEVNULL)
     return os.path.join(folder, "build", os.path.basename(binary))
