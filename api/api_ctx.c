@@ -15,6 +15,7 @@ enum { KEEP_ARENA = 64 << 20, KEEP_REDUCED = 1 << 20, KEEP_SPANS = 1024 };
 void api_init(void)
 {
     json_object_seed(0);
+    api_doc_init();
     attn_blas_init();
 }
 

@@ -7,6 +7,7 @@
 #include "api/api_private.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* The byte of the body that byte `at` of the reduced text came from. */
@@ -58,8 +59,40 @@ static const struct refusal_row {
      "this text is not valid Unicode"},
 };
 
+/* Where no memory is left jansson drops what it cannot keep of a text or number, and goes
+   on: only its allocator knows. */
+static _Thread_local bool memory_out;
+
+static void *tree_malloc(size_t bytes)
+{
+    void *p = malloc(bytes);
+
+    memory_out = memory_out || p == NULL;
+    return p;
+}
+
+void api_doc_init(void)
+{
+    json_set_alloc_funcs(tree_malloc, free);
+}
+
+/* The tree of a text; NULL with why in *e, or with memory_out set. */
+static json_t *tree_load(const char *text, size_t len, size_t flags, json_error_t *e)
+{
+    json_t *tree;
+
+    memory_out = false;
+    tree = json_loadb(text, len, flags, e);
+    if (!memory_out)
+        return tree;
+    json_decref(tree);
+    return NULL;
+}
+
 static const struct refusal_row *refusal_of(const json_error_t *e)
 {
+    if (memory_out)
+        return NULL;
     for (size_t n = 0; n < API_COUNT(REFUSALS); n++)
         if (json_error_code(e) == REFUSALS[n].code &&
             strncmp(e->text, REFUSALS[n].begins, strlen(REFUSALS[n].begins)) == 0)
@@ -100,8 +133,8 @@ bool api_doc_open(struct api_ctx *ctx, const char *body, size_t len, struct api_
     if (!api_lift(ctx, body, len, &doc->span_count, err))
         return false;
     doc->span = ctx->span;
-    doc->root = json_loadb(ctx->reduced.p, ctx->reduced.len,
-                           JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &e);
+    doc->root = tree_load(ctx->reduced.p, ctx->reduced.len,
+                          JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &e);
     if (doc->root == NULL)
         return fail_tree(ctx, doc->span_count, body, len, &e, err);
     if (json_is_object(doc->root))
@@ -146,7 +179,7 @@ json_t *api_doc_tree(const struct api_doc *doc, const json_t *node, const char *
                          entries, max_entries);
         return NULL;
     }
-    tree = json_loadb(span->begin, (size_t)(span->end - span->begin), 0, &e);
+    tree = tree_load(span->begin, (size_t)(span->end - span->begin), 0, &e);
     if (tree != NULL)
         return tree;
     if (refusal_of(&e) != NULL)

@@ -126,6 +126,8 @@ void api_lift_pointer(struct api_ctx *ctx, const char *body, size_t len, size_t 
 bool api_fail_at(struct api_err *err, const char *name, const char *pointer, const char *body,
                  size_t at, const char *what);
 
+/* Gives jansson its allocator; once, before threads. */
+void api_doc_init(void);
 /* Reads the body; errors are not-json (with line, column and byte of the original body),
    duplicate-key, too-deep.  The tree and spans live until api_doc_close. */
 bool api_doc_open(struct api_ctx *ctx, const char *body, size_t len, struct api_doc *doc,
