@@ -33,8 +33,8 @@ bool api_put_shape(struct api_buffer *b, const struct attn_tensor *shape);
 struct api_work {
     struct api_ctx *ctx;
     const struct api_call *call;
-    struct api_buffer *out;  /* of the JSON                                  */
-    struct api_file *file;   /* where tensors go instead; NULL = into the JSON */
+    struct api_buffer *out; /* of the JSON                                  */
+    struct api_file *file;  /* where tensors go instead; NULL = into the JSON */
     struct api_request r;
     struct attn_exec exec;
     struct attn_plan plan;
@@ -65,8 +65,8 @@ struct api_budget { /* bytes; upper bounds, SIZE_MAX = more than can be counted 
 uint32_t api_needs(const struct api_request *r);
 void api_budget(const struct api_ctx *ctx, const struct api_request *r,
                 const struct attn_plan *plan, struct api_budget *budget);
-/* How long the request will take, as a round number of nanoseconds that is rather too high;
-   UINT64_MAX for what is never cheap. */
+/* How long the request will take, as a round number of nanoseconds that is rather too
+   high; UINT64_MAX for what is never cheap. */
 uint64_t api_work_ns(const struct api_request *r, const struct api_budget *budget);
 /* Refuses with too-large (413), naming both numbers. */
 bool api_budget_check(const struct api_budget *budget, struct api_err *err);

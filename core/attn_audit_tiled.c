@@ -53,7 +53,8 @@ static double largest_raw(struct attn_auditor *a, struct attn_rows rows, size_t 
 
 /*
  * How far weights of one head may be apart, relative: twice the rounding of the logits
- * (largest |q||k| by Cauchy and Schwarz, or the largest score itself) and of the sum, see attn_judge.c.
+ * (largest |q||k| by Cauchy and Schwarz, or the largest score itself) and of the sum, see
+ * attn_judge.c.
  */
 static double weight_error(struct attn_auditor *a, struct attn_rows rows, size_t h)
 {

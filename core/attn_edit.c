@@ -297,7 +297,8 @@ static const struct attn_edit_target TARGETS[] = {
 static const struct attn_edit_change CHANGES[ATTN_CHANGE_COUNT] = {
     [ATTN_CHANGE_ZERO] = { { "zero", "Every number becomes 0.", false, false, false, false },
                            attn_change_zero },
-    [ATTN_CHANGE_IDENTITY] = { { "identity", "The identity matrix (square ones only); of a scale: 1.",
+    [ATTN_CHANGE_IDENTITY] = { { "identity",
+                                 "The identity matrix (square ones only); of a scale: 1.",
                                  false, false, false, false }, attn_change_identity },
     [ATTN_CHANGE_NEGATE] = { { "negate", "The opposite sign; of a rule: allowed and forbidden "
                                "change places.", false, false, false, false }, attn_change_negate },
@@ -307,11 +308,12 @@ static const struct attn_edit_change CHANGES[ATTN_CHANGE_COUNT] = {
                               "every item.", false, true, true, false }, attn_change_noise },
     [ATTN_CHANGE_SHUFFLE] = { { "shuffle", "The same numbers in a seeded random order.",
                                 false, true, false, false }, attn_change_shuffle },
-    [ATTN_CHANGE_REPLACE] = { { "replace", "The tensor `with` instead.", false, false, false, true },
-                              attn_change_replace },
+    [ATTN_CHANGE_REPLACE] = { { "replace", "The tensor `with` instead.",
+                                false, false, false, true }, attn_change_replace },
     [ATTN_CHANGE_MEAN] = { { "mean", "Every row becomes the mean of all rows.",
                              false, false, false, false }, attn_change_mean },
-    [ATTN_CHANGE_REMOVE] = { { "remove", "Left out altogether.", false, false, false, false }, NULL },
+    [ATTN_CHANGE_REMOVE] = { { "remove", "Left out altogether.",
+                               false, false, false, false }, NULL },
 };
 /* clang-format on */
 

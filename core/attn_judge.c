@@ -265,10 +265,10 @@ static struct attn_judged pair_score(const struct attn_problem *p, const double 
     }
     s = p->score->pair(n, q, k, va->p ? v : NULL, 1.0, dq, dk, dv);
     for (size_t c = 0; c < n; c++)
-        moved += (fabs(dq[c]) + fabs(dk[c])) * (fabs(q[c]) + fabs(k[c])) +
-                 fabs(dv[c] * v[c]);
-    return (struct attn_judged){
-        s, ((double)n + SLACK) * attn_judge_eps(p->dtype) * fmax(size, fabs(s) + moved)};
+        moved +=
+            (fabs(dq[c]) + fabs(dk[c])) * (fabs(q[c]) + fabs(k[c])) + fabs(dv[c] * v[c]);
+    return (struct attn_judged){s, ((double)n + SLACK) * attn_judge_eps(p->dtype) *
+                                       fmax(size, fabs(s) + moved)};
 }
 
 static void copy_q(const struct attn_problem *p, const struct attn_trace *t, size_t b,

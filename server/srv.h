@@ -131,10 +131,10 @@ struct srv_route {
     const char *method, *path; /* a path may end in /{name}                        */
     api_handler_fn *handler;   /* of the API; or NULL:                             */
     void (*local)(struct srv_server *server, struct api_reply *reply);
-    bool worker;         /* has a body and runs on a worker; else where it is */
+    bool worker;                /* has a body and runs on a worker; else where it is */
     const char *const *answers; /* media types, best first; NULL = whatever Accept says */
     const char *const *takes;   /* media types of the body; NULL = JSON             */
-    bool here;           /* of the workers' routes: cheap calls may run where they arrive */
+    bool here; /* of the workers' routes: cheap calls may run where they arrive */
 };
 size_t srv_route_count(void);
 const struct srv_route *srv_route_at(size_t row);
