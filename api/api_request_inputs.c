@@ -24,6 +24,8 @@ static bool fail_beyond(struct api_err *err, const char *pointer, const json_t *
     return false;
 }
 
+/* Sizes take memory: one beyond counting is too large.  Numbers of heads share out a
+   width, and one beyond any width is a wrong value. */
 static bool read_declared(void *into, const struct api_doc *doc, const json_t *v,
                           const char *pointer, struct api_err *err)
 {
@@ -31,17 +33,24 @@ static bool read_declared(void *into, const struct api_doc *doc, const json_t *v
     const struct {
         const char *pointer;
         size_t *size;
+        bool shares;
     } declared[] = {
-        {"/shapes/B", &decl->B},         {"/shapes/T", &decl->T},
-        {"/shapes/T_kv", &decl->T_kv},   {"/shapes/d_model", &decl->d_model},
-        {"/shapes/d_k", &decl->d_k},     {"/shapes/d_v", &decl->d_v},
-        {"/shapes/heads", &decl->heads}, {"/shapes/kv_heads", &decl->kv_heads},
+        {"/shapes/B", &decl->B, false},
+        {"/shapes/T", &decl->T, false},
+        {"/shapes/T_kv", &decl->T_kv, false},
+        {"/shapes/d_model", &decl->d_model, false},
+        {"/shapes/d_k", &decl->d_k, false},
+        {"/shapes/d_v", &decl->d_v, false},
+        {"/shapes/heads", &decl->heads, true},
+        {"/shapes/kv_heads", &decl->kv_heads, true},
     };
     size_t n = 0;
 
     (void)doc;
     while (strcmp(declared[n].pointer, pointer) != 0)
         n++;
+    if (declared[n].shares)
+        return api_read_size(v, pointer, 1, INT32_MAX, declared[n].size, err);
     if (json_is_integer(v) ? json_integer_value(v) > (json_int_t)API_WHOLE_MAX
                            : json_number_value(v) > API_WHOLE_MAX)
         return fail_beyond(err, pointer, v);
