@@ -6,7 +6,7 @@ Start reading at TESTS.
 import threading
 import time
 
-from wire import OK_BODY, Server, chunks, eventually, generated, request, slow_body
+from wire import OK_BODY, Server, chunks, eventually, generated, request, rows_lasting, slow_body
 
 PATH = "/v1/attention"
 
@@ -23,8 +23,9 @@ def in_background(function):
     return wait
 
 
-def busy(server, count, rows=4096):
-    """Starts this many slow requests and waits until they must have been handed over."""
+def busy(server, count, seconds=1.5):
+    """Starts this many requests of about so long and waits until they must be under way."""
+    rows = rows_lasting(server.binary, seconds)
     waits = [in_background(lambda: server.ask("POST", PATH, slow_body(rows)))
              for _ in range(count)]
     time.sleep(0.25)
@@ -80,13 +81,13 @@ def budget_over_all_requests(binary):
 
 def queue_full(binary):
     with Server(binary, "--workers", 1, "--queue-max", 1) as server:
-        waits = busy(server, 1) + busy(server, 1)
+        waits = busy(server, 1, 3) + busy(server, 1, 3)
         begun = time.monotonic()
         answer = server.ask("POST", PATH, slow_body(64))
         assert answer.status == 503 and answer.is_problem(), answer.status
         assert int(answer["retry-after"]) >= 1
         assert server.ask("POST", PATH, OK_BODY).status == 200, "cheap calls need no worker"
-        assert time.monotonic() - begun < 0.5, "refused at once"
+        assert time.monotonic() - begun < 2, "refused at once"
         assert [wait().status for wait in waits] == [200, 200]
         assert server.works()
 
@@ -100,16 +101,17 @@ def health_beside_work(binary):
                 begun = time.monotonic()
                 assert server.ask("GET", path).status == 200
                 slowest = max(slowest, time.monotonic() - begun)
-        assert slowest < 0.5, slowest
+        assert slowest < 1, slowest
         assert all(wait().status == 200 for wait in waits)
 
 
 def deadline_in_work(binary):
+    rows_lasting(binary, 6)
     with Server(binary, "--deadline", 100, "--workers", 1) as server:
         begun = time.monotonic()
-        answer = server.ask("POST", PATH, slow_body(8192))
+        answer = server.ask("POST", PATH, slow_body(rows_lasting(binary, 6)))
         assert answer.status == 504 and answer.is_problem(), answer.status
-        assert time.monotonic() - begun < 2.0, "it stops soon after the deadline"
+        assert time.monotonic() - begun < 4.0, "it stops soon after the deadline"
         assert eventually(server.works)
 
 

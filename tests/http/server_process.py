@@ -120,7 +120,7 @@ def terminate_at_once(binary):
 
 def terminate_finishes_requests(binary):
     with Server(binary, "--workers", 1) as server:
-        waits = busy(server, 2, 2048)
+        waits = busy(server, 2)
         server.terminate()
         answers = [wait() for wait in waits]
         assert [a.status for a in answers] == [200, 200], [a.status for a in answers]

@@ -181,8 +181,8 @@ def answer_headers(server):
 def log_lines(server):
     answer = server.ask("POST", PATH + "?q=1", OK_BODY, {"X-Request-Id": "log-1"})
     server.ask("GET", '/a"b\\c', headers={"X-Request-Id": "log-2"})
-    assert eventually(lambda: '"log-2"' in server.log())
-    lines = [json.loads(line) for line in server.log().splitlines()]
+    assert eventually(lambda: all(f'"log-{n}"' in server.log() for n in (1, 2)))
+    lines = [json.loads(line) for line in server.log().split("\n")[:-1]]
     assert lines[0]["event"] == "start"
     one = next(line for line in lines if line.get("request_id") == "log-1")
     assert (one["method"], one["path"], one["status"], one["error"]) == (

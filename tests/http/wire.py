@@ -3,6 +3,7 @@
 Not here: JSON problems and tensors (client.py, problems.py).
 Start reading at Server and ask().
 """
+import functools
 import json
 import os
 import signal
@@ -26,9 +27,21 @@ def generated(rows, width=64, **more):
     return json.dumps(problem).encode()
 
 
-def slow_body(rows=4096):
-    """About a second or more of work on one core, and next to no answer."""
+def slow_body(rows):
+    """Much work for the rows' square, and next to no answer."""
     return generated(rows, 256, **{"return": "none"})
+
+
+@functools.cache
+def rows_lasting(binary, seconds):
+    """Rows that keep one worker of this binary, on this machine, busy for about so long."""
+    with Server(binary, "--workers", 1) as server:
+        best = float("inf")
+        for _ in range(3):
+            begun = time.monotonic()
+            server.ask("POST", "/v1/attention", slow_body(1024))
+            best = min(best, time.monotonic() - begun)
+    return min(max(int(1024 * (seconds / best) ** 0.5), 256), 24576)
 
 
 class Server:
@@ -38,7 +51,7 @@ class Server:
         self.log_file = tempfile.TemporaryFile()
         environment = {k: v for k, v in os.environ.items() if not k.startswith("ATTENTIOND_")}
         environment.update(env or {})
-        self.host = host
+        self.host, self.binary = host, binary
         self.process = subprocess.Popen(
             [binary, "--host", host, "--port", "0", *map(str, flags)], stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE, stderr=self.log_file, env=environment)
