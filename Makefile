@@ -152,8 +152,8 @@ format: ## format the C sources
 	clang-format -i $(C_FILES)
 
 lint: ## formatting and static analysis, warnings as errors
-	clang-format --dry-run --Werror $(C_FILES)
-	printf '%s\n' $(CORE_SRC) $(API_SRC) $(SERVER_SRC) | xargs -n 1 -P 2 sh -c \
+	@clang-format --dry-run --Werror $(C_FILES)
+	@printf "%s\n" $(CORE_SRC) $(API_SRC) $(SERVER_SRC) | xargs -n 1 -P 2 sh -c \
 	    'clang-tidy --quiet "$$0" -- -std=c11 -D_GNU_SOURCE -I. $(shell pkg-config --cflags $(PKGS)) 2>/dev/null'
 	sh scripts/lint.sh
 

@@ -77,8 +77,8 @@ void *realloc(void *p, size_t bytes)
     return __libc_realloc(p, bytes);
 }
 
-/* The program gives jansson an allocator that notices when memory is out; here jansson keeps
-   malloc, so that what it allocates counts as a library's. */
+/* The program gives jansson an allocator that notices when memory is out; here jansson
+   keeps malloc, so that what it allocates counts as a library's. */
 void json_set_alloc_funcs(void *(*take)(size_t), void (*give)(void *))
 {
     (void)take, (void)give;
