@@ -20,6 +20,7 @@ static bool scan(const char *text)
 
     if (ctx == NULL)
         ctx = api_ctx_new(&LIMITS);
+    api_doc_close(&doc);
     err = (struct api_err){0};
     cr_assert((size_t)snprintf(body, sizeof body, "{\"t\":%s}", text) < sizeof body);
     cr_assert(api_doc_open(ctx, body, strlen(body), &doc, &err), "%s", err.detail);
