@@ -1,6 +1,7 @@
 /*
  * api_number_write.cc - binary floats to the shortest decimal that reads back the same.
- * Not here: reading (api_number.cc), where numbers stand in an answer (api_write.c).
+ * Not here: many float32 at once (api_number_run.cc), reading (api_number.cc), where
+ * numbers stand in an answer (api_write.c).
  * Start reading at shortest, then put_decimal.
  *
  * The text is that of std::to_chars, byte for byte; it is made here because tensors are
@@ -345,16 +346,6 @@ template <typename format> inline char *write(char *out, typename format::real x
     return put_decimal<format>(out + negative, x, shortest<format>(fraction, exponent));
 }
 
-template <typename format>
-char *write_run(char *out, const typename format::real *x, std::size_t count)
-{
-    for (std::size_t n = 0; n < count; n++) {
-        out = write<format>(out, x[n]);
-        *out++ = ',';
-    }
-    return out - (count > 0);
-}
-
 } // namespace
 
 extern "C" {
@@ -371,12 +362,11 @@ size_t api_number_write_f32(char *out, float x)
 
 char *api_number_run_f64(char *out, const double *x, size_t count)
 {
-    return write_run<twofold>(out, x, count);
-}
-
-char *api_number_run_f32(char *out, const float *x, size_t count)
-{
-    return write_run<single>(out, x, count);
+    for (size_t n = 0; n < count; n++) {
+        out = write<twofold>(out, x[n]);
+        *out++ = ',';
+    }
+    return out - (count > 0);
 }
 
 } // extern "C"

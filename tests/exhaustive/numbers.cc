@@ -27,6 +27,8 @@ struct options {
     unsigned threads = 2;
 } opt;
 
+enum { RUN = 8 + 4 + 3 }; /* numbers: two fours, one, and some alone */
+
 std::atomic<std::uint64_t> wrong;
 
 void complain(const char *what, const char *text, double x)
@@ -106,6 +108,24 @@ template <typename real> void check_write(real x)
         complain("does not read back", text, static_cast<double>(x));
 }
 
+/* A run is what its numbers are one by one. */
+void check_run(const std::vector<float> &x)
+{
+    std::vector<char> run(x.size() * API_NUMBER_MAX + API_NUMBER_MAX), single(run.size());
+    char *p = single.data();
+
+    for (float y : x) {
+        p += ours(p, y);
+        *p++ = ',';
+    }
+    const char *const end = api_number_run_f32(run.data(), x.data(), x.size());
+    if (end - run.data() != p - 1 - single.data() ||
+        std::memcmp(run.data(), single.data(),
+                    static_cast<std::size_t>(end - run.data())) != 0)
+        complain("a run is not its numbers one by one", single.data(),
+                 static_cast<double>(x[0]));
+}
+
 /* Any decimal reads as strtod and strtof read it. */
 void check_read(const char *text)
 {
@@ -132,8 +152,41 @@ void every_float32(unsigned t)
 {
     const std::uint64_t stride = opt.step * opt.threads;
 
-    for (std::uint64_t bits = t * opt.step; bits <= UINT32_MAX; bits += stride)
-        check_write(float_of(static_cast<std::uint32_t>(bits)));
+    std::vector<float> run;
+
+    for (std::uint64_t bits = t * opt.step; bits <= UINT32_MAX; bits += stride) {
+        run.push_back(float_of(static_cast<std::uint32_t>(bits)));
+        check_write(run.back());
+        if (run.size() == RUN) {
+            check_run(run);
+            run.clear();
+        }
+    }
+    if (!run.empty())
+        check_run(run);
+}
+
+/* Far and near, plain and not, side by side, in runs of every length up to 32. */
+void mixed_float32(unsigned t)
+{
+    std::uint64_t state = opt.seed * 500 + t;
+    std::vector<float> run;
+
+    for (std::uint64_t n = t; n < opt.count; n += opt.threads) {
+        const auto bits = static_cast<std::uint32_t>(draw(&state));
+        const float near_one =
+            static_cast<float>(static_cast<std::int32_t>(bits)) * 0x1p-30f;
+        const float choices[] = {
+            float_of(bits), near_one, near_one * near_one * 1e-4f, 0.0f, -0.0f,
+            -INFINITY,      NAN,      std::round(near_one * 8) / 8};
+        const std::uint64_t kind = draw(&state);
+
+        run.push_back(kind % 64 < 8 ? choices[kind % 8] : choices[kind % 3]);
+        if (run.size() > (kind >> 8 & 31)) {
+            check_run(run);
+            run.clear();
+        }
+    }
 }
 
 void random_float64(unsigned t)
@@ -227,6 +280,7 @@ const struct {
     void (*run)(unsigned thread);
 } CASES[] = {
     {"every float32, written and read", every_float32},
+    {"runs of mixed float32", mixed_float32},
     {"random float64", random_float64},
     {"boundaries of float64", boundaries},
     {"decimals of any length", random_decimals},
