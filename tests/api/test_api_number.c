@@ -54,35 +54,72 @@ Test(api_number, keeps_the_sign_of_zero_and_names_what_json_lacks)
     cr_expect_str_eq(f32(-INFINITY), "\"-Infinity\"");
 }
 
-static void expect_run(const float *x, size_t count)
+static void expect_runs(const double *x, size_t count)
 {
     char run[64 * API_NUMBER_MAX], single[64 * API_NUMBER_MAX], *p = single;
+    float narrow[64];
 
     for (size_t n = 0; n < count; n++) {
-        p += api_number_write_f32(p, x[n]);
+        p += api_number_write_f64(p, x[n]);
+        *p++ = ',';
+        narrow[n] = (float)x[n];
+    }
+    p[count > 0 ? -1 : 0] = '\0';
+    *api_number_run_f64(run, x, count) = '\0';
+    cr_expect_str_eq(run, single);
+    p = single;
+    for (size_t n = 0; n < count; n++) {
+        p += api_number_write_f32(p, narrow[n]);
         *p++ = ',';
     }
     p[count > 0 ? -1 : 0] = '\0';
-    *api_number_run_f32(run, x, count) = '\0';
+    *api_number_run_f32(run, narrow, count) = '\0';
     cr_expect_str_eq(run, single);
 }
 
-Test(api_number, run_of_float32_is_its_numbers_one_by_one)
+Test(api_number, run_is_its_numbers_one_by_one)
 {
-    const float x[] = {1.5f,        -0.1f,      3e-5f, 1e-4f,     0.001f, 123456.7f,
-                       1e9f,        -7.25e-9f,  0.0f,  -0.0f,     NAN,    1.0f,
-                       INFINITY,    -INFINITY,  2.0f,  100000.0f, 1e38f,  1e-40f,
-                       16777215.0f, 3.0f,       0.3f,  33.0f,     0.7f,   8388609.0f,
-                       -99999.99f,  1200000.0f, 0.25f};
-    const float same[] = {0.1f,      0.1f,      0.1f,      0.1f,
-                          0.1f,      0.1f,      0.1f,      0.1f,
-                          -INFINITY, -INFINITY, -INFINITY, -INFINITY,
-                          -INFINITY, -INFINITY, -INFINITY, -INFINITY};
+    const double x[] = {1.5,
+                        -0.1,
+                        3e-5,
+                        1e-4,
+                        0.001,
+                        123456.7,
+                        1e9,
+                        -7.25e-9,
+                        0.0,
+                        -0.0,
+                        NAN,
+                        1.0,
+                        INFINITY,
+                        -INFINITY,
+                        2.0,
+                        100000.0,
+                        1e38,
+                        1e-40,
+                        16777215.0,
+                        3.0,
+                        0.3,
+                        33.0,
+                        0.7,
+                        8388609.0,
+                        1e22,
+                        1e-300,
+                        -99999.99,
+                        1.2e6,
+                        9007199254740993.0,
+                        -1e17,
+                        0.25};
+    const double same[] = {0.1,       0.1,       0.1,       0.1,
+                           0.1,       0.1,       0.1,       0.1,
+                           -INFINITY, -INFINITY, -INFINITY, -INFINITY,
+                           -INFINITY, -INFINITY, -INFINITY, -INFINITY};
+    const size_t count = sizeof x / sizeof x[0];
 
-    for (size_t begin = 0; begin < sizeof x / sizeof x[0]; begin++)
-        for (size_t end = begin; end <= sizeof x / sizeof x[0]; end++)
-            expect_run(x + begin, end - begin);
-    expect_run(same, sizeof same / sizeof same[0]);
+    for (size_t begin = 0; begin < count; begin++)
+        for (size_t end = begin; end <= count; end++)
+            expect_runs(x + begin, end - begin);
+    expect_runs(same, sizeof same / sizeof same[0]);
 }
 
 /* Any bits, written and read back by the C library and by us. */

@@ -108,23 +108,54 @@ template <typename real> void check_write(real x)
         complain("does not read back", text, static_cast<double>(x));
 }
 
+char *run_of(char *out, const std::vector<float> &x)
+{
+    return api_number_run_f32(out, x.data(), x.size());
+}
+
+char *run_of(char *out, const std::vector<double> &x)
+{
+    return api_number_run_f64(out, x.data(), x.size());
+}
+
 /* A run is what its numbers are one by one. */
-void check_run(const std::vector<float> &x)
+template <typename real> void check_run(const std::vector<real> &x)
 {
     std::vector<char> run(x.size() * API_NUMBER_MAX + API_NUMBER_MAX), single(run.size());
     char *p = single.data();
 
-    for (float y : x) {
+    for (real y : x) {
         p += ours(p, y);
         *p++ = ',';
     }
-    const char *const end = api_number_run_f32(run.data(), x.data(), x.size());
-    if (end - run.data() != p - 1 - single.data() ||
-        std::memcmp(run.data(), single.data(),
-                    static_cast<std::size_t>(end - run.data())) != 0)
+    const auto size = static_cast<std::size_t>(p - 1 - single.data());
+    if (run_of(run.data(), x) != run.data() + size ||
+        std::memcmp(run.data(), single.data(), size) != 0)
         complain("a run is not its numbers one by one", single.data(),
                  static_cast<double>(x[0]));
 }
+
+/* Checks numbers in runs of `size`, the last one shorter. */
+template <typename real> class runs
+{
+  public:
+    ~runs()
+    {
+        if (!run.empty())
+            check_run(run);
+    }
+    void add(real x, std::size_t size)
+    {
+        run.push_back(x);
+        if (run.size() < size)
+            return;
+        check_run(run);
+        run.clear();
+    }
+
+  private:
+    std::vector<real> run;
+};
 
 /* Any decimal reads as strtod and strtof read it. */
 void check_read(const char *text)
@@ -151,41 +182,41 @@ void check_read(const char *text)
 void every_float32(unsigned t)
 {
     const std::uint64_t stride = opt.step * opt.threads;
-
-    std::vector<float> run;
+    runs<float> all;
 
     for (std::uint64_t bits = t * opt.step; bits <= UINT32_MAX; bits += stride) {
-        run.push_back(float_of(static_cast<std::uint32_t>(bits)));
-        check_write(run.back());
-        if (run.size() == RUN) {
-            check_run(run);
-            run.clear();
-        }
+        const float x = float_of(static_cast<std::uint32_t>(bits));
+
+        check_write(x);
+        all.add(x, RUN);
     }
-    if (!run.empty())
-        check_run(run);
 }
 
 /* Far and near, plain and not, side by side, in runs of every length up to 32. */
-void mixed_float32(unsigned t)
+void mixed_runs(unsigned t)
 {
     std::uint64_t state = opt.seed * 500 + t;
-    std::vector<float> run;
+    runs<float> narrow;
+    runs<double> wide;
 
     for (std::uint64_t n = t; n < opt.count; n += opt.threads) {
-        const auto bits = static_cast<std::uint32_t>(draw(&state));
-        const float near_one =
-            static_cast<float>(static_cast<std::int32_t>(bits)) * 0x1p-30f;
-        const float choices[] = {
-            float_of(bits), near_one, near_one * near_one * 1e-4f, 0.0f, -0.0f,
-            -INFINITY,      NAN,      std::round(near_one * 8) / 8};
-        const std::uint64_t kind = draw(&state);
+        const std::uint64_t bits = draw(&state), kind = draw(&state);
+        const double x = double_of(bits),
+                     near_one = static_cast<double>(bits) * 0x1p-62 - 2;
+        const float y = float_of(static_cast<std::uint32_t>(bits >> 32));
+        const double choices[] = {near_one,
+                                  near_one * near_one * 1e-4,
+                                  near_one * 1e20,
+                                  0.0,
+                                  -0.0,
+                                  -HUGE_VAL,
+                                  std::nan(""),
+                                  std::round(near_one * 4) / 4};
+        const double chosen = choices[kind % 32 < 8 ? kind % 8 : kind % 3];
+        const std::size_t size = 1 + (kind >> 8 & 31);
 
-        run.push_back(kind % 64 < 8 ? choices[kind % 8] : choices[kind % 3]);
-        if (run.size() > (kind >> 8 & 31)) {
-            check_run(run);
-            run.clear();
-        }
+        narrow.add(kind >> 16 & 1 ? y : static_cast<float>(chosen), size);
+        wide.add(kind >> 16 & 1 ? x : chosen, size);
     }
 }
 
@@ -193,6 +224,7 @@ void random_float64(unsigned t)
 {
     std::uint64_t state = opt.seed * 1000 + t;
     char text[API_NUMBER_MAX + 1];
+    runs<double> all;
 
     for (std::uint64_t n = t; n < opt.count; n += opt.threads) {
         const double any = double_of(draw(&state));
@@ -201,6 +233,8 @@ void random_float64(unsigned t)
 
         check_write(any);
         check_write(near_one);
+        all.add(any, RUN);
+        all.add(near_one, RUN);
         check_write(std::round(near_one * 1e4) / 1e4);
         if (std::isfinite(any)) {
             text[ours(text, any)] = '\0';
@@ -213,14 +247,17 @@ void random_float64(unsigned t)
 void boundaries(unsigned t)
 {
     const std::uint64_t top = UINT64_C(1) << 52;
+    runs<double> all;
 
     for (std::uint64_t exponent = t; exponent < 2047; exponent += opt.threads)
-        for (std::uint64_t k = 0; k < 64; k++) {
-            check_write(double_of((exponent << 52) + k));
-            check_write(double_of((exponent << 52) + top - 1 - k));
-            check_write(double_of((exponent << 52) + (UINT64_C(1) << (k % 52))));
-            check_write(double_of((exponent << 52) + top / 2 - k));
-        }
+        for (std::uint64_t k = 0; k < 64; k++)
+            for (const std::uint64_t fraction :
+                 {k, top - 1 - k, UINT64_C(1) << (k % 52), top / 2 - k}) {
+                const double x = double_of((exponent << 52) + fraction);
+
+                check_write(x);
+                all.add(x, RUN);
+            }
 }
 
 /* Decimals of any length, and those just at the middle between two floats. */
@@ -280,7 +317,7 @@ const struct {
     void (*run)(unsigned thread);
 } CASES[] = {
     {"every float32, written and read", every_float32},
-    {"runs of mixed float32", mixed_float32},
+    {"mixed numbers in runs", mixed_runs},
     {"random float64", random_float64},
     {"boundaries of float64", boundaries},
     {"decimals of any length", random_decimals},
