@@ -13,6 +13,7 @@
 #define API_NUMBER_LANES_H
 
 #if defined(__x86_64__)
+#include <cpuid.h>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -104,7 +105,7 @@ template <int digits, int bytes, int most> struct orders {
 
 /* ---- lanes ---- */
 
-#define TARGET __attribute__((target("avx2,bmi,lzcnt")))
+#define TARGET __attribute__((target("avx2,lzcnt")))
 
 TARGET inline lanes all(std::int64_t x)
 {
@@ -243,10 +244,14 @@ inline char *put_same(char *out, const char *end, int count)
     return out;
 }
 
+/* LZCNT is asked of the processor: not every compiler knows it by name. */
 inline bool are_usable()
 {
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") &&
-           __builtin_cpu_supports("lzcnt");
+    enum { EXTENDED = 0x80000001, LZCNT = 1 << 5 };
+    unsigned a, b, c, d;
+
+    return __builtin_cpu_supports("avx2") && __get_cpuid(EXTENDED, &a, &b, &c, &d) != 0 &&
+           (c & LZCNT) != 0;
 }
 
 } // namespace api_lanes

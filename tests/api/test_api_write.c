@@ -177,3 +177,56 @@ Test(api_write, members_place_their_commas)
         b.p, "{\"a\":\"{\\\"\",\"b\":7,\"c\":0.5,\"d\":true,\"e\":null,\"f\":0.1}");
     api_buffer_free(&b);
 }
+
+/* ---- shared work ---- */
+
+static size_t pieces_run;
+
+/* The last piece first: none may rely on another. */
+static void backwards(void *ctx, size_t count, attn_piece_fn *fn, void *arg)
+{
+    (void)ctx;
+    pieces_run += count;
+    while (count-- > 0)
+        fn(arg, count);
+}
+
+static const struct attn_exec BACKWARDS = {.parallel_for = backwards};
+
+static void expect_same_text(const struct attn_tensor *t, enum api_encoding encoding)
+{
+    struct api_buffer alone = {0}, shared = {0};
+
+    cr_assert(api_put_tensor(&alone, t, t, encoding));
+    cr_assert(api_put_tensor_with(&shared, t, t, encoding, &BACKWARDS));
+    cr_expect_eq(alone.len, shared.len);
+    cr_expect(alone.len == shared.len && memcmp(alone.p, shared.p, alone.len) == 0);
+    api_buffer_free(&alone);
+    api_buffer_free(&shared);
+}
+
+Test(api_write, shared_work_gives_the_same_bytes)
+{
+    static const size_t DIMS[][3] = {
+        {1, 1, 40000}, {40000, 1, 1}, {7, 61, 97}, {3, 211, 333}};
+    static double wide[3 * 211 * 333];
+    static float narrow[3 * 211 * 333];
+
+    for (size_t n = 0; n < sizeof wide / sizeof wide[0]; n++) {
+        wide[n] =
+            n % 11 == 0 ? -INFINITY : sin((double)n) * pow(10.0, (double)(n % 40) - 20);
+        narrow[n] = (float)wide[n];
+    }
+    for (size_t n = 0; n < sizeof DIMS / sizeof DIMS[0]; n++)
+        for (int encoding = 0; encoding < API_ENC_COUNT; encoding++) {
+            const struct attn_tensor t64 =
+                f64(wide, 3, DIMS[n][0], DIMS[n][1], DIMS[n][2]);
+            struct attn_tensor t32 = t64;
+
+            t32.dtype = ATTN_F32;
+            t32.p = narrow;
+            expect_same_text(&t64, (enum api_encoding)encoding);
+            expect_same_text(&t32, (enum api_encoding)encoding);
+        }
+    cr_expect_gt(pieces_run, 8, "nothing was shared");
+}
