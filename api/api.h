@@ -49,6 +49,11 @@ void api_init(void);
 /* NULL when memory could not be reserved.  `limits` must outlive the context. */
 struct api_ctx *api_ctx_new(const struct api_limits *limits);
 void api_ctx_free(struct api_ctx *ctx);
+/* The context's memory is no longer read by an answer in parts: makes it ready for the
+   next request, with at most keep_bytes of its arena still warm. */
+void api_ctx_return(struct api_ctx *ctx, size_t keep_bytes);
+/* Bytes of the arena that the last request touched. */
+size_t api_ctx_bytes(const struct api_ctx *ctx);
 
 /*
  * Runs fn(arg, 0 … count-1), each exactly once, in any order, possibly on several
@@ -74,11 +79,20 @@ struct api_call {
     api_parallel_fn *parallel; /* or NULL */
     void *pool;
     uint64_t work_max_ns; /* a handler that would need longer leaves status 0; 0 = any */
+    size_t lend_max_bytes; /* an answer may stay in parts in a context that holds at most
+                              so much; 0 = it must be whole, in `out` */
+};
+
+/* Some bytes of an answer, where they were written. */
+struct api_part {
+    const void *p; /* in the context; NULL = the next bytes of `out` */
+    size_t bytes;
 };
 
 /* The answer.  `out` is the caller's buffer: emptied and filled by the handler.  When
    `fixed` is set the body is that static memory instead (embedded files) and `out` stays
-   empty. */
+   empty.  When `parts` is set the body is those instead: they lie in `out` and in the
+   context, which the caller keeps until they are sent, then gives to api_ctx_return. */
 struct api_reply {
     int status;
     const char *content_type; /* a string constant                                      */
@@ -87,6 +101,8 @@ struct api_reply {
     struct api_buffer *out;
     const char *fixed;
     size_t fixed_len;
+    const struct api_part *parts;
+    size_t part_count;
     const char *cache_control; /* or NULL */
     const char *error; /* wire name of the problem, for logs and metrics; or NULL */
     double parse_ms, compute_ms, write_ms;

@@ -44,6 +44,8 @@ struct api_work {
     struct attn_grads grads;
     struct attn_audit audit;
     struct attn_cost cost;
+    struct attn_row_stats row_stats;
+    bool has_row_stats;  /* A is held */
     char nonfinite[256]; /* the warning of api_warn_nonfinite */
     struct {
         double parse, compute, audit, gradients, ablations;
@@ -84,8 +86,7 @@ void api_audit_off(struct attn_audit *audit);
 /* {"batch":b,"head":h,"query":i} with the axes of this answer (api_answer_rows.c). */
 bool api_put_place(struct api_buffer *b, const struct attn_form *form, size_t batch,
                    size_t head, size_t query);
-bool api_put_rows(struct api_buffer *b, const struct api_request *r,
-                  const struct attn_trace *trace);
+bool api_put_rows(struct api_work *w);
 /* For packed documents only; nothing otherwise. */
 bool api_put_supervision(struct api_buffer *b, const struct api_request *r);
 

@@ -57,30 +57,30 @@ static bool put_padded(struct api_buffer *b, const struct attn_problem *p)
     return ok && api_puts(b, "]") && api_put_u64_member(b, "padded_count", count);
 }
 
-static bool put_entropy(struct api_buffer *b, const struct attn_problem *p,
-                        const struct attn_trace *trace)
+static bool put_entropy(struct api_buffer *b, enum attn_dtype dtype,
+                        const struct attn_row_stats *stats)
 {
-    struct attn_row_stats stats;
-
-    if (!trace->t[ATTN_A].p || !attn_row_statistics(p, trace, &stats))
-        return api_put_text_member(b, "entropy", NULL);
     return api_put_key(b, "entropy") && api_puts(b, "{") &&
            api_put_text_member(b, "unit", "nats") &&
-           api_put_number_member(b, "mean", p->dtype, stats.entropy_mean) &&
-           api_put_number_member(b, "min", p->dtype, stats.entropy_min) &&
-           api_put_number_member(b, "max", p->dtype, stats.entropy_max) &&
-           api_put_number_member(b, "effective_keys_mean", p->dtype,
-                                 stats.effective_keys_mean) &&
+           api_put_number_member(b, "mean", dtype, stats->entropy_mean) &&
+           api_put_number_member(b, "min", dtype, stats->entropy_min) &&
+           api_put_number_member(b, "max", dtype, stats->entropy_max) &&
+           api_put_number_member(b, "effective_keys_mean", dtype,
+                                 stats->effective_keys_mean) &&
            api_puts(b, "}");
 }
 
-bool api_put_rows(struct api_buffer *b, const struct api_request *r,
-                  const struct attn_trace *trace)
+bool api_put_rows(struct api_work *w)
 {
+    const struct attn_problem *p = &w->r.p;
+    struct api_buffer *b = w->out;
+
     return api_put_key(b, "rows") && api_puts(b, "{") &&
-           api_put_text_member(b, "empty_rows", ATTN_EMPTY_NAMES[r->p.empty_rows]) &&
-           put_empty(b, &r->p, trace) && put_padded(b, &r->p) &&
-           put_entropy(b, &r->p, trace) && api_puts(b, "}");
+           api_put_text_member(b, "empty_rows", ATTN_EMPTY_NAMES[p->empty_rows]) &&
+           put_empty(b, p, &w->trace) && put_padded(b, p) &&
+           (w->has_row_stats ? put_entropy(b, p->dtype, &w->row_stats)
+                             : api_put_text_member(b, "entropy", NULL)) &&
+           api_puts(b, "}");
 }
 
 /* The document of every slot; a rule has exactly one such table, however it was given. */

@@ -12,6 +12,8 @@
 /* The rows that a sampled audit looks at are drawn from this seed, which the answer
  * states. */
 enum { AUDIT_SEED = 1 };
+/* Audit and entropies; from so many weights on a second thread is worth waking. */
+enum { FIND_PIECES = 2, SHARED_MIN = 32 << 10 };
 
 static bool read_request(struct api_work *w, struct api_err *err)
 {
@@ -99,6 +101,41 @@ static bool run_audit(struct api_work *w, struct api_err *err)
     return true;
 }
 
+/* ---- what is found about the layer ---- */
+
+struct finding_work {
+    struct api_work *w;
+    struct api_err *err;
+    bool ok;
+};
+
+/* The audit and the entropies read the same tensors and change none. */
+static void find_piece(void *arg, size_t piece)
+{
+    struct finding_work *f = arg;
+
+    if (piece == 0)
+        f->ok = run_audit(f->w, f->err);
+    else
+        f->w->has_row_stats =
+            attn_row_statistics(&f->w->r.p, &f->w->trace, &f->w->row_stats);
+}
+
+static bool run_findings(struct api_work *w, struct api_err *err)
+{
+    struct finding_work f = {.w = w, .err = err};
+    const struct attn_tensor *A = &w->trace.t[ATTN_A];
+
+    if (w->exec.parallel_for != NULL && A->p != NULL &&
+        attn_tensor_count(A) >= SHARED_MIN) {
+        w->exec.parallel_for(w->exec.ctx, FIND_PIECES, find_piece, &f);
+        return f.ok;
+    }
+    for (size_t piece = 0; piece < FIND_PIECES; piece++)
+        find_piece(&f, piece);
+    return f.ok;
+}
+
 /* ---- writing ---- */
 
 static bool put_engine(struct api_work *w)
@@ -149,19 +186,32 @@ static bool put_timing(struct api_work *w)
            put_ms(b, "ablations", w->ms.ablations) && api_puts(b, "}");
 }
 
+/* The layer's own tensors; what runs after this uses the arena behind them. */
+static bool put_layer(struct api_work *w)
+{
+    bool ok;
+
+    if (w->file)
+        w->file->stays = w->r.ablations == 0 && w->r.traces == 0;
+    ok = api_answer_tensors(w, "", w->r.want, &w->trace);
+    if (w->file)
+        w->file->stays = false;
+    return ok;
+}
+
 static bool write_answer(struct api_work *w, struct api_err *err)
 {
     struct api_buffer *b = w->out;
     const struct api_request *r = &w->r;
 
     if (!(api_puts(b, "{") && api_put_text_member(b, "request_id", w->call->request_id) &&
-          put_engine(w) && api_put_shapes(b, &r->p, r->want) &&
-          api_answer_tensors(w, "", r->want, &w->trace) && api_put_audit(b, &w->audit)))
+          put_engine(w) && api_put_shapes(b, &r->p, r->want) && put_layer(w) &&
+          api_put_audit(b, &w->audit)))
         return api_fail_buffer(err);
     if (!api_put_gradients(w, err) || !api_put_ablations(w, err) ||
         !api_put_traces(w, err))
         return false;
-    return (api_put_cost(b, &r->p, &w->cost) && api_put_rows(b, r, &w->trace) &&
+    return (api_put_cost(b, &r->p, &w->cost) && api_put_rows(w) &&
             api_put_supervision(b, r) && put_convention(b, r) && api_put_warnings(b, r) &&
             api_put_notes(b, r) && put_timing(w) && api_puts(b, "}")) ||
            api_fail_buffer(err);
@@ -174,7 +224,7 @@ static bool answer(struct api_work *w, struct api_reply *reply, struct api_err *
 
     if (!read_request(w, err) || !plan_work(w, &budget, err) || !run_layer(w, err) ||
         !api_budget_check_rows(&budget, w->trace.empty_count, err) ||
-        !run_gradients(w, err) || !run_audit(w, err))
+        !run_gradients(w, err) || !run_findings(w, err))
         return false;
     api_warn_nonfinite(w);
     start = api_now_ms();
@@ -191,11 +241,11 @@ static bool answer_file(struct api_work *w, struct api_reply *reply, struct api_
 {
     struct api_file file;
 
-    if (!api_file_begin(&file, w->ctx, reply->out))
+    if (!api_file_begin(&file, w->ctx, reply->out, w->call->lend_max_bytes))
         return api_fail_buffer(err);
     w->file = &file;
     w->out = file.rest;
-    return answer(w, reply, err) && (api_file_end(&file) || api_fail_buffer(err));
+    return answer(w, reply, err) && (api_file_end(&file, reply) || api_fail_buffer(err));
 }
 
 void api_attention(struct api_ctx *ctx, const struct api_call *call,
@@ -216,5 +266,6 @@ void api_attention(struct api_ctx *ctx, const struct api_call *call,
         api_reply_error(reply, call->request_id, &err);
     }
     reply->out->len = w.r.deferred ? 0 : reply->out->len;
-    api_ctx_reset(ctx);
+    if (reply->parts == NULL)
+        api_ctx_reset(ctx);
 }

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <time.h>
+#include <unistd.h>
 
 enum { KEEP_ARENA = 64 << 20, KEEP_REDUCED = 1 << 20, KEEP_SPANS = 1024 };
 
@@ -59,11 +60,34 @@ void api_ctx_free(struct api_ctx *ctx)
     free(ctx);
 }
 
+/* Gives back what of the arena is warm beyond keep_bytes. */
+static void arena_trim(struct api_ctx *ctx, size_t keep_bytes)
+{
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    const size_t keep = keep_bytes / page * page;
+
+    if (ctx->warm_bytes <= keep)
+        return;
+    madvise(ctx->arena.base + keep, ctx->arena.size - keep, MADV_DONTNEED);
+    ctx->warm_bytes = keep;
+}
+
+void api_ctx_return(struct api_ctx *ctx, size_t keep_bytes)
+{
+    api_ctx_reset(ctx);
+    arena_trim(ctx, keep_bytes);
+}
+
+size_t api_ctx_bytes(const struct api_ctx *ctx)
+{
+    return ctx->arena.peak;
+}
+
 void api_ctx_reset(struct api_ctx *ctx)
 {
-    if (ctx->arena.peak > KEEP_ARENA)
-        madvise(ctx->arena.base + KEEP_ARENA, ctx->arena.size - KEEP_ARENA,
-                MADV_DONTNEED);
+    if (ctx->warm_bytes < ctx->arena.peak)
+        ctx->warm_bytes = ctx->arena.peak;
+    arena_trim(ctx, KEEP_ARENA);
     ctx->arena.used = 0;
     ctx->arena.peak = 0;
     ctx->reduced.len = 0;

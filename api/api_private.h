@@ -72,6 +72,10 @@ bool api_buffer_reserve(struct api_buffer *b, size_t more); /* false when memory
 bool api_put(struct api_buffer *b, const char *text, size_t len);
 bool api_puts(struct api_buffer *b, const char *text);
 bool api_put_string(struct api_buffer *b, const char *text); /* JSON string with quotes */
+/* The inside of one; what is no UTF-8 becomes U+FFFD. */
+bool api_put_escaped(struct api_buffer *b, const char *text, size_t len);
+/* A number inside of a sentence (api_fact.cc). */
+bool api_put_fact(struct api_buffer *b, double x);
 bool api_put_double(struct api_buffer *b, double x); /* JSON number or "NaN" string */
 bool api_put_u64(struct api_buffer *b, uint64_t x);
 /* Bytes of the UTF-8 character at text, which is before end; 0 when it is none. */
@@ -363,6 +367,8 @@ bool api_request_read_judged(struct api_ctx *ctx, const struct api_doc *doc,
 /* ---- context (api_ctx.c)
  * ------------------------------------------------------------------------------------ */
 
+enum { API_PARTS_MAX = 32 };
+
 struct api_ctx {
     const struct api_limits *limits;
     struct attn_arena
@@ -371,6 +377,8 @@ struct api_ctx {
     struct api_span *span;     /* reused list     */
     size_t span_cap;
     struct api_buffer rest, names; /* an answer as a file: its JSON, its header */
+    struct api_part part[API_PARTS_MAX]; /* the same, where its bytes are */
+    size_t warm_bytes; /* of the arena: touched since memory was last given back */
 };
 
 /* Empties the arena for the next request; gives pages back after a large one. */

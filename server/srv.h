@@ -58,6 +58,7 @@ const char *srv_option_name(size_t row);
 void srv_option_env_name(const char *name, char *text, size_t size);
 
 struct srv_machine srv_machine_read(const char *root);
+size_t srv_lend_max(const struct srv_config *config, const struct srv_machine *machine);
 size_t srv_cgroup_memory_bytes(const char *root);
 unsigned srv_cgroup_cores(const char *root);
 
@@ -71,24 +72,41 @@ void srv_held_add(struct srv_held *held, size_t bytes);
 void srv_held_give(struct srv_held *held, size_t bytes);
 bool srv_held_over(struct srv_held *held);
 
-/* Warm buffers between requests, at most max_bytes of them. */
+/* Warm buffers between requests, at most max_bytes of them.  Nobody waits for anybody: a
+   shelf is taken or filled by whoever changes its state. */
 enum { SRV_WARM_MAX = 64 };
+enum srv_shelf_state { SRV_SHELF_EMPTY, SRV_SHELF_FULL, SRV_SHELF_BUSY };
+struct srv_shelf {
+    _Atomic(enum srv_shelf_state) state;
+    atomic_size_t cap;        /* of the buffer; a hint unless the shelf is one's own */
+    struct api_buffer buffer; /* of whoever made the state BUSY                      */
+};
 struct srv_buffers {
-    pthread_mutex_t lock;
-    struct api_buffer warm[SRV_WARM_MAX];
-    size_t count, bytes, max_bytes;
+    struct srv_shelf shelf[SRV_WARM_MAX];
+    atomic_size_t bytes;
+    size_t max_bytes;
 };
 struct api_buffer srv_buffers_take(struct srv_buffers *buffers, size_t want);
 void srv_buffers_give(struct srv_buffers *buffers, struct api_buffer *buffer);
 void srv_buffers_shrink(struct srv_buffers *buffers, struct api_buffer *buffer);
 void srv_buffers_free(struct srv_buffers *buffers);
 
+/* Contexts for workers whose own is lent to an answer that is being sent. */
+struct srv_spares {
+    _Atomic(struct api_ctx *) ctx[SRV_THREADS_MAX];
+    size_t lend_max_bytes; /* of one that may be lent, and of one that is kept here */
+};
+struct api_ctx *srv_spares_take(struct srv_spares *spares);
+void srv_spares_give(struct srv_spares *spares, struct api_ctx *ctx);
+void srv_spares_free(struct srv_spares *spares);
+
 /* ---- workers: srv_pool.c ---- */
 
 struct srv_task {
     struct srv_task *next;
 };
-typedef void srv_task_fn(void *arg, struct srv_task *task, struct api_ctx *ctx);
+/* *ctx is the worker's; the function may put another in its place. */
+typedef void srv_task_fn(void *arg, struct srv_task *task, struct api_ctx **ctx);
 
 struct srv_pool;
 struct srv_pool *srv_pool_new(unsigned workers, unsigned queue_max,
@@ -154,8 +172,7 @@ struct srv_coding {
                    size_t room);
 };
 struct srv_packers {
-    pthread_mutex_t lock;
-    struct srv_packer *idle;
+    _Atomic(struct srv_packer *) idle[SRV_THREADS_MAX];
 };
 const struct srv_coding *srv_coding_choose(const char *accept_encoding);
 bool srv_pack(struct srv_packers *packers, const struct srv_coding *coding,
@@ -193,7 +210,8 @@ struct srv_request {
     struct srv_problem problem;
     struct api_reply reply;
     struct api_buffer body, out;
-    size_t held_bytes; /* taken from server->held               */
+    struct api_ctx *lent; /* holds parts of the answer; or NULL      */
+    size_t held_bytes;    /* taken from server->held                 */
     uint64_t received_bytes, declared_bytes, sent_bytes;
     bool chunked, preflight, close;
     bool (*expired)(void *);
@@ -274,6 +292,15 @@ void srv_log_event(struct srv_log *log, const char *event, const char *format, .
     __attribute__((format(printf, 3, 4)));
 void srv_json_escape(const char *text, char *out, size_t size);
 
+/* ---- what an I/O thread has of its own: srv_request.c ---- */
+
+struct srv_io {
+    _Alignas(64) struct api_ctx *ctx; /* a cache line a thread */
+    struct srv_request *free;         /* records between requests */
+    unsigned free_count;
+};
+struct srv_io *srv_io_mine(struct srv_server *server);
+
 /* ---- the whole: srv_http.c, srv_listen.c, srv_main.c ---- */
 
 struct srv_server {
@@ -286,11 +313,9 @@ struct srv_server {
     struct srv_pool *pool;
     struct srv_watch *watch;
     struct MHD_Daemon *daemon;
-    struct api_ctx *io_ctx[SRV_THREADS_MAX];
-    atomic_uint io_ctx_used;
-    pthread_mutex_t requests_lock;
-    struct srv_request *requests_free;
-    unsigned requests_free_count;
+    struct srv_spares spares;
+    struct srv_io io[SRV_THREADS_MAX];
+    atomic_uint io_used;
     atomic_uint in_flight; /* from the request line to the last byte sent      */
     atomic_bool draining;  /* ready answers 503                                */
     atomic_bool closing;   /* the listen socket is closed: answers end theirs  */
@@ -301,7 +326,7 @@ bool srv_http_start(struct srv_server *server, int listen_fd);
 struct srv_connection *srv_connection_of(struct MHD_Connection *mhd);
 int srv_http_quiesce(struct srv_server *server);
 void srv_http_stop(struct srv_server *server);
-void srv_task_run(void *server, struct srv_task *task, struct api_ctx *ctx);
+void srv_task_run(void *server, struct srv_task *task, struct api_ctx **ctx);
 
 int srv_listen(const struct srv_config *config, char *url, size_t url_size, FILE *errors);
 void srv_address_text(const struct sockaddr *address, char *text, size_t size);

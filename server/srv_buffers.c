@@ -1,7 +1,7 @@
 /*
- * srv_buffers.c - the byte budget over all requests, and the warm buffers.
- * Not here: what goes into a buffer (srv_request.c, api/).
- * Start reading at srv_held_take.
+ * srv_buffers.c - the byte budget over all requests, the warm buffers, the spare
+ * contexts. Not here: what goes into a buffer (srv_request.c, api/). Start reading at
+ * srv_held_take.
  */
 #include "server/srv.h"
 
@@ -57,45 +57,97 @@ static bool is_waste(size_t cap, size_t use)
     return cap > WASTE_MIN_BYTES && cap / 2 > use;
 }
 
+static size_t shelf_cap(struct srv_shelf *shelf)
+{
+    return atomic_load_explicit(&shelf->cap, memory_order_relaxed);
+}
+
+/* The full shelf that serves the wish best at this moment; NULL when none does. */
+static struct srv_shelf *shelf_choose(struct srv_buffers *buffers, size_t want)
+{
+    struct srv_shelf *best = NULL;
+
+    for (size_t b = 0; b < SRV_WARM_MAX; b++) {
+        struct srv_shelf *const shelf = &buffers->shelf[b];
+        const size_t cap = shelf_cap(shelf);
+
+        if (cap > 0 && (best == NULL || fits_better(cap, shelf_cap(best), want)))
+            best = shelf;
+    }
+    return best != NULL && !is_waste(shelf_cap(best), want) ? best : NULL;
+}
+
+/* Whether the shelf was in this state and is the caller's now. */
+static bool shelf_claim(struct srv_shelf *shelf, enum srv_shelf_state state)
+{
+    return atomic_compare_exchange_strong(&shelf->state, &state, SRV_SHELF_BUSY);
+}
+
 /* A buffer with len 0, warm if a fitting one is there; SIZE_MAX asks for the largest. */
 struct api_buffer srv_buffers_take(struct srv_buffers *buffers, size_t want)
 {
     struct api_buffer taken = {0};
-    size_t best = 0;
 
-    pthread_mutex_lock(&buffers->lock);
-    for (size_t b = 1; b < buffers->count; b++)
-        if (fits_better(buffers->warm[b].cap, buffers->warm[best].cap, want))
-            best = b;
-    if (buffers->count > 0 && !is_waste(buffers->warm[best].cap, want)) {
-        taken = buffers->warm[best];
-        buffers->warm[best] = buffers->warm[--buffers->count];
-        buffers->bytes -= taken.cap;
+    for (unsigned tries = 0; tries < SRV_WARM_MAX; tries++) {
+        struct srv_shelf *const shelf = shelf_choose(buffers, want);
+
+        if (shelf == NULL)
+            break;
+        if (!shelf_claim(shelf, SRV_SHELF_FULL))
+            continue; /* somebody was faster */
+        taken = shelf->buffer;
+        shelf->buffer = (struct api_buffer){0};
+        atomic_store(&shelf->cap, 0);
+        atomic_store(&shelf->state, SRV_SHELF_EMPTY);
+        atomic_fetch_sub(&buffers->bytes, taken.cap);
+        break;
     }
-    pthread_mutex_unlock(&buffers->lock);
     taken.len = 0;
     return taken;
+}
+
+static bool room_take(struct srv_buffers *buffers, size_t cap)
+{
+    size_t now = atomic_load_explicit(&buffers->bytes, memory_order_relaxed);
+
+    do {
+        if (cap > buffers->max_bytes - now)
+            return false;
+    } while (!atomic_compare_exchange_weak(&buffers->bytes, &now, now + cap));
+    return true;
+}
+
+static bool shelf_put(struct srv_buffers *buffers, const struct api_buffer *buffer)
+{
+    for (size_t b = 0; b < SRV_WARM_MAX; b++) {
+        struct srv_shelf *const shelf = &buffers->shelf[b];
+
+        if (shelf_cap(shelf) > 0 || !shelf_claim(shelf, SRV_SHELF_EMPTY))
+            continue;
+        shelf->buffer = *buffer;
+        atomic_store(&shelf->cap, buffer->cap);
+        atomic_store(&shelf->state, SRV_SHELF_FULL);
+        return true;
+    }
+    return false;
 }
 
 /* Keeps the buffer warm if it is not too large and the store has room for it, frees it
    otherwise. */
 void srv_buffers_give(struct srv_buffers *buffers, struct api_buffer *buffer)
 {
-    bool kept = false;
+    const size_t cap = buffer->cap;
 
     if (buffer->p == NULL)
         return;
-    pthread_mutex_lock(&buffers->lock);
-    if (buffer->cap <= WARM_BUFFER_MAX && buffers->count < SRV_WARM_MAX &&
-        buffer->cap <= buffers->max_bytes - buffers->bytes) {
-        buffers->warm[buffers->count++] = *buffer;
-        buffers->bytes += buffer->cap;
-        kept = true;
+    if (cap <= WARM_BUFFER_MAX && room_take(buffers, cap)) {
+        if (shelf_put(buffers, buffer)) {
+            *buffer = (struct api_buffer){0};
+            return;
+        }
+        atomic_fetch_sub(&buffers->bytes, cap);
     }
-    pthread_mutex_unlock(&buffers->lock);
-    if (!kept)
-        api_buffer_free(buffer);
-    *buffer = (struct api_buffer){0};
+    api_buffer_free(buffer);
 }
 
 /* Moves a short text out of a large buffer, which becomes free for the next large one. */
@@ -124,7 +176,41 @@ void srv_buffers_shrink(struct srv_buffers *buffers, struct api_buffer *buffer)
 
 void srv_buffers_free(struct srv_buffers *buffers)
 {
-    for (size_t b = 0; b < buffers->count; b++)
-        api_buffer_free(&buffers->warm[b]);
-    buffers->count = buffers->bytes = 0;
+    for (size_t b = 0; b < SRV_WARM_MAX; b++) {
+        api_buffer_free(&buffers->shelf[b].buffer);
+        atomic_store(&buffers->shelf[b].cap, 0);
+        atomic_store(&buffers->shelf[b].state, SRV_SHELF_EMPTY);
+    }
+    atomic_store(&buffers->bytes, 0);
+}
+
+/* NULL when all are in use. */
+struct api_ctx *srv_spares_take(struct srv_spares *spares)
+{
+    for (size_t n = 0; n < COUNT(spares->ctx); n++) {
+        struct api_ctx *const ctx = atomic_exchange(&spares->ctx[n], NULL);
+
+        if (ctx != NULL)
+            return ctx;
+    }
+    return NULL;
+}
+
+/* There are never more contexts than places. */
+void srv_spares_give(struct srv_spares *spares, struct api_ctx *ctx)
+{
+    api_ctx_return(ctx, spares->lend_max_bytes);
+    for (size_t n = 0; n < COUNT(spares->ctx); n++) {
+        struct api_ctx *none = NULL;
+
+        if (atomic_compare_exchange_strong(&spares->ctx[n], &none, ctx))
+            return;
+    }
+    api_ctx_free(ctx);
+}
+
+void srv_spares_free(struct srv_spares *spares)
+{
+    for (struct api_ctx *ctx; (ctx = srv_spares_take(spares)) != NULL;)
+        api_ctx_free(ctx);
 }

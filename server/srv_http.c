@@ -7,7 +7,6 @@
  */
 #include "server/srv.h"
 
-#include <assert.h>
 #include <microhttpd.h>
 #include <string.h>
 #include <time.h>
@@ -27,20 +26,6 @@ int64_t srv_now_us(void)
 
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
-}
-
-/* The API's context of the calling I/O thread. */
-static struct api_ctx *io_ctx(struct srv_server *server)
-{
-    static _Thread_local struct api_ctx *mine;
-
-    if (mine == NULL) {
-        const unsigned n = atomic_fetch_add(&server->io_ctx_used, 1);
-
-        assert(n < (unsigned)server->config.io_threads);
-        mine = server->io_ctx[n];
-    }
-    return mine;
 }
 
 static bool request_expired(void *arg)
@@ -74,9 +59,10 @@ static void pack_answer(struct srv_request *request)
 }
 
 /* Runs the route's function: on a worker with help from the pool, or here.  With
-   work_max_ns the function may leave the call unanswered: status 0. */
+   work_max_ns the function may leave the call unanswered: status 0.  With lend_max_bytes
+   it may leave the answer in the context. */
 static void handler_run(struct srv_request *request, struct api_ctx *ctx, bool on_worker,
-                        uint64_t work_max_ns)
+                        uint64_t work_max_ns, size_t lend_max_bytes)
 {
     const struct srv_headers *headers = &request->headers;
     const struct api_call call = {
@@ -96,6 +82,7 @@ static void handler_run(struct srv_request *request, struct api_ctx *ctx, bool o
         .parallel = on_worker ? srv_pool_parallel : NULL,
         .pool = on_worker ? request->server->pool : NULL,
         .work_max_ns = work_max_ns,
+        .lend_max_bytes = lend_max_bytes,
     };
 
     request->reply.out = &request->out;
@@ -114,13 +101,30 @@ static void answer_keep(struct srv_request *request)
 
     srv_request_body_drop(request);
     srv_buffers_shrink(&server->buffers, &request->out);
-    request->held_bytes = request->out.cap;
+    request->held_bytes =
+        request->out.cap + (request->lent != NULL ? api_ctx_bytes(request->lent) : 0);
     srv_held_add(&server->held, request->held_bytes);
     request->stage = SRV_DONE;
 }
 
+/* Runs the function with a spare context at hand: then the answer may stay in this one,
+   and the worker goes on with the other. */
+static void handler_run_lending(struct srv_request *request, struct api_ctx **ctx)
+{
+    struct srv_spares *const spares = &request->server->spares;
+    struct api_ctx *const spare = srv_spares_take(spares);
+
+    handler_run(request, *ctx, true, 0, spare != NULL ? spares->lend_max_bytes : 0);
+    if (request->reply.parts != NULL) {
+        request->lent = *ctx;
+        *ctx = spare;
+    } else if (spare != NULL) {
+        srv_spares_give(spares, spare);
+    }
+}
+
 /* A worker's turn.  Once the connection is resumed the record is its I/O thread's. */
-void srv_task_run(void *server_arg, struct srv_task *task, struct api_ctx *ctx)
+void srv_task_run(void *server_arg, struct srv_task *task, struct api_ctx **ctx)
 {
     struct srv_server *const server = server_arg;
     struct srv_request *const request = (struct srv_request *)task;
@@ -138,7 +142,7 @@ void srv_task_run(void *server_arg, struct srv_task *task, struct api_ctx *ctx)
         srv_request_write_problem(request);
     } else {
         request->out = srv_buffers_take(&server->buffers, SIZE_MAX);
-        handler_run(request, ctx, true, 0);
+        handler_run_lending(request, ctx);
     }
     answer_keep(request);
     MHD_resume_connection(request->mhd);
@@ -155,7 +159,7 @@ static bool answer_here(struct srv_request *request)
         return false;
     request->queued_us = request->begun_us = srv_now_us();
     request->out = srv_buffers_take(&server->buffers, HERE_ANSWER_BYTES);
-    handler_run(request, io_ctx(server), false, HERE_MAX_NS);
+    handler_run(request, srv_io_mine(server)->ctx, false, HERE_MAX_NS, 0);
     if (request->reply.status != 0) {
         answer_keep(request);
         return true;
@@ -262,7 +266,7 @@ static enum MHD_Result on_complete(struct srv_request *request)
     else if (request->preflight)
         write_preflight(request);
     else
-        handler_run(request, io_ctx(request->server), false, 0);
+        handler_run(request, srv_io_mine(request->server)->ctx, false, 0, 0);
     return send_reply(request);
 }
 

@@ -11,7 +11,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-enum { PATH_BYTES = 1024 };
+enum { PATH_BYTES = 1024, LEND_MAX_BYTES = 64 << 20 };
 
 static int64_t at_least(int64_t value, int64_t min)
 {
@@ -36,7 +36,8 @@ static void set_unless(int64_t *field, int64_t value)
  *   + w * answer-max (m/8)  answers being written when that budget is reached
  *   + w * memory-max (m/4)  tensors
  *   + m/16                  warm buffers kept between requests
- * which leaves 5/16 of m to the program, its libraries and the kernel's socket memory.
+ *   + w * lend-max (m/16)   contexts between two uses
+ * which leaves 1/4 of m to the program, its libraries and the kernel's socket memory.
  */
 bool srv_config_derive(struct srv_config *config, const struct srv_machine *machine,
                        FILE *errors)
@@ -80,6 +81,14 @@ bool srv_config_derive(struct srv_config *config, const struct srv_machine *mach
         return false;
     }
     return true;
+}
+
+/* Of a context that may hold an answer while it is sent: as many as workers are spare. */
+size_t srv_lend_max(const struct srv_config *config, const struct srv_machine *machine)
+{
+    const size_t share = machine->memory_bytes / 16 / (size_t)config->workers;
+
+    return share < LEND_MAX_BYTES ? share : LEND_MAX_BYTES;
 }
 
 /* The first line of root/path/name; false when it cannot be read. */

@@ -34,6 +34,7 @@ static void limits_set(struct srv_server *server, const struct srv_machine *mach
     };
     server->held.max = (size_t)config->body_total_max_bytes;
     server->buffers.max_bytes = machine->memory_bytes / 16;
+    server->spares.lend_max_bytes = srv_lend_max(config, machine);
     pthread_mutex_init(&server->log.lock, NULL);
     server->log.on = config->log[0] == 'j';
     server->log.fd = STDERR_FILENO;
@@ -44,13 +45,17 @@ static bool parts_start(struct srv_server *server)
 {
     const struct srv_config *config = &server->config;
 
-    pthread_mutex_init(&server->buffers.lock, NULL);
-    pthread_mutex_init(&server->packers.lock, NULL);
-    pthread_mutex_init(&server->requests_lock, NULL);
     for (int64_t t = 0; t < config->io_threads; t++) {
-        server->io_ctx[t] = api_ctx_new(&server->limits);
-        if (server->io_ctx[t] == NULL)
+        server->io[t].ctx = api_ctx_new(&server->limits);
+        if (server->io[t].ctx == NULL)
             return false;
+    }
+    for (int64_t w = 0; w < config->workers; w++) {
+        struct api_ctx *spare = api_ctx_new(&server->limits);
+
+        if (spare == NULL)
+            break; /* then answers are copied */
+        srv_spares_give(&server->spares, spare);
     }
     server->pool = srv_pool_new((unsigned)config->workers, (unsigned)config->queue_max,
                                 &server->limits, srv_task_run, server);
@@ -157,13 +162,15 @@ static void parts_stop(struct srv_server *server)
     srv_pool_free(server->pool);
     srv_watch_free(server->watch);
     for (int64_t t = 0; t < server->config.io_threads; t++)
-        api_ctx_free(server->io_ctx[t]);
-    while (server->requests_free != NULL) {
-        struct srv_request *const next = server->requests_free->next;
+        api_ctx_free(server->io[t].ctx);
+    for (size_t t = 0; t < SRV_THREADS_MAX; t++)
+        while (server->io[t].free != NULL) {
+            struct srv_request *const next = server->io[t].free->next;
 
-        free(server->requests_free);
-        server->requests_free = next;
-    }
+            free(server->io[t].free);
+            server->io[t].free = next;
+        }
+    srv_spares_free(&server->spares);
     srv_buffers_free(&server->buffers);
     srv_packers_free(&server->packers);
 }

@@ -16,7 +16,6 @@ enum { GZIP_LEVEL = 1, ZSTD_LEVEL = 1, GZIP_WINDOW = 15 + 16, GZIP_MEMORY = 8 };
 
 /* What packing needs beside the bytes; kept between answers. */
 struct srv_packer {
-    struct srv_packer *next;
     z_stream gzip;
     bool gzip_is_open;
     ZSTD_CCtx *zstd;
@@ -90,22 +89,32 @@ const struct srv_coding *srv_coding_choose(const char *accept_encoding)
 
 static struct srv_packer *packer_take(struct srv_packers *packers)
 {
-    struct srv_packer *packer;
+    for (size_t n = 0; n < COUNT(packers->idle); n++) {
+        struct srv_packer *const packer = atomic_exchange(&packers->idle[n], NULL);
 
-    pthread_mutex_lock(&packers->lock);
-    packer = packers->idle;
-    if (packer != NULL)
-        packers->idle = packer->next;
-    pthread_mutex_unlock(&packers->lock);
-    return packer != NULL ? packer : calloc(1, sizeof *packer);
+        if (packer != NULL)
+            return packer;
+    }
+    return calloc(1, sizeof(struct srv_packer));
+}
+
+static void packer_free(struct srv_packer *packer)
+{
+    if (packer->gzip_is_open)
+        deflateEnd(&packer->gzip);
+    ZSTD_freeCCtx(packer->zstd);
+    free(packer);
 }
 
 static void packer_give(struct srv_packers *packers, struct srv_packer *packer)
 {
-    pthread_mutex_lock(&packers->lock);
-    packer->next = packers->idle;
-    packers->idle = packer;
-    pthread_mutex_unlock(&packers->lock);
+    for (size_t n = 0; n < COUNT(packers->idle); n++) {
+        struct srv_packer *none = NULL;
+
+        if (atomic_compare_exchange_strong(&packers->idle[n], &none, packer))
+            return;
+    }
+    packer_free(packer);
 }
 
 /* Packs `in` into `out`, whose memory is the caller's before and after.  False, with
@@ -138,13 +147,10 @@ bool srv_pack(struct srv_packers *packers, const struct srv_coding *coding,
 
 void srv_packers_free(struct srv_packers *packers)
 {
-    while (packers->idle != NULL) {
-        struct srv_packer *packer = packers->idle;
+    for (size_t n = 0; n < COUNT(packers->idle); n++) {
+        struct srv_packer *const packer = atomic_exchange(&packers->idle[n], NULL);
 
-        packers->idle = packer->next;
-        if (packer->gzip_is_open)
-            deflateEnd(&packer->gzip);
-        ZSTD_freeCCtx(packer->zstd);
-        free(packer);
+        if (packer != NULL)
+            packer_free(packer);
     }
 }

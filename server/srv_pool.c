@@ -36,7 +36,7 @@ struct srv_pool {
 
 struct worker_start {
     struct srv_pool *pool;
-    struct api_ctx *ctx;
+    struct api_ctx **ctx;
 };
 
 /* Takes pieces until there are none, or until `idle_only` and a request waits for a
@@ -82,7 +82,7 @@ static void help(struct srv_pool *pool, struct shared_work *work)
 static void *worker_main(void *start)
 {
     struct srv_pool *const pool = ((struct worker_start *)start)->pool;
-    struct api_ctx *const ctx = ((struct worker_start *)start)->ctx;
+    struct api_ctx **const ctx = ((struct worker_start *)start)->ctx;
 
     free(start);
     pthread_mutex_lock(&pool->lock);
@@ -122,7 +122,7 @@ static bool worker_add(struct srv_pool *pool, const struct api_limits *limits)
     if (start == NULL)
         return false;
     pool->ctx[w] = api_ctx_new(limits);
-    *start = (struct worker_start){.pool = pool, .ctx = pool->ctx[w]};
+    *start = (struct worker_start){.pool = pool, .ctx = &pool->ctx[w]};
     if (pool->ctx[w] == NULL ||
         pthread_create(&pool->thread[w], NULL, worker_main, start) != 0) {
         api_ctx_free(pool->ctx[w]);

@@ -6,9 +6,12 @@
  */
 #include "server/srv.h"
 
+#include <assert.h>
 #include <microhttpd.h>
 #include <string.h>
 #include <sys/socket.h>
+
+enum { PARTS_MAX = 64 };
 
 /* Every header of an answer but its length, in the order in which they are sent. */
 void srv_reply_headers(const struct srv_request *request, srv_header_fn *add, void *arg)
@@ -53,16 +56,58 @@ int64_t srv_transfer_us(const struct srv_server *server, uint64_t bytes)
     return (server->config.request_timeout_s + (int64_t)(bytes >> 20)) * 1000000;
 }
 
-/* Queues request->reply; the body's memory stays alive until it has been sent. */
-int srv_reply_queue(struct srv_request *request)
+static size_t body_bytes(const struct srv_request *request)
 {
-    struct srv_server *const server = request->server;
     const struct api_reply *reply = &request->reply;
-    const size_t bytes = reply->fixed ? reply->fixed_len : request->out.len;
+    size_t bytes = 0;
+
+    if (reply->fixed != NULL)
+        return reply->fixed_len;
+    if (reply->parts == NULL)
+        return request->out.len;
+    for (size_t n = 0; n < reply->part_count; n++)
+        bytes += reply->parts[n].bytes;
+    return bytes;
+}
+
+/* The library sends the parts from where they are. */
+static struct MHD_Response *response_of_parts(struct srv_request *request)
+{
+    const struct api_reply *reply = &request->reply;
+    const char *own = request->out.p;
+    struct MHD_IoVec piece[PARTS_MAX];
+
+    assert(reply->part_count <= PARTS_MAX);
+    for (size_t n = 0; n < reply->part_count; n++) {
+        const struct api_part *part = &reply->parts[n];
+
+        piece[n] = (struct MHD_IoVec){.iov_base = part->p != NULL ? part->p : own,
+                                      .iov_len = part->bytes};
+        own += part->p != NULL ? 0 : part->bytes;
+    }
+    return MHD_create_response_from_iovec(piece, (unsigned)reply->part_count,
+                                          response_freed, request);
+}
+
+static struct MHD_Response *response_of(struct srv_request *request, size_t bytes)
+{
+    const struct api_reply *reply = &request->reply;
     union {
         const char *from;
         char *to;
     } body = {.from = reply->fixed ? reply->fixed : request->out.p};
+
+    if (reply->parts != NULL)
+        return response_of_parts(request);
+    return MHD_create_response_from_buffer_with_free_callback_cls(
+        bytes, body.to, response_freed, request);
+}
+
+/* Queues request->reply; the body's memory stays alive until it has been sent. */
+int srv_reply_queue(struct srv_request *request)
+{
+    struct srv_server *const server = request->server;
+    const size_t bytes = body_bytes(request);
     struct MHD_Response *response;
     int queued;
 
@@ -71,8 +116,7 @@ int srv_reply_queue(struct srv_request *request)
     request->connection->linger = request->problem.close;
     request->sent_bytes = strcmp(request->method, "HEAD") == 0 ? 0 : bytes;
     atomic_fetch_add(&request->references, 1);
-    response = MHD_create_response_from_buffer_with_free_callback_cls(
-        bytes, body.to, response_freed, request);
+    response = response_of(request, bytes);
     if (response == NULL) {
         srv_request_release(request);
         return MHD_NO;
@@ -80,7 +124,8 @@ int srv_reply_queue(struct srv_request *request)
     srv_reply_headers(request, response_header, response);
     srv_connection_enter(request->connection, SRV_SENDING,
                          srv_now_us() + srv_transfer_us(server, bytes));
-    queued = (int)MHD_queue_response(request->mhd, (unsigned)reply->status, response);
+    queued =
+        (int)MHD_queue_response(request->mhd, (unsigned)request->reply.status, response);
     MHD_destroy_response(response);
     return queued;
 }

@@ -5,44 +5,52 @@
  */
 #include "server/srv.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { FREE_MAX = 1024, BODY_FIRST_BYTES = 16 << 10 };
 
-static struct srv_request *free_list_pop(struct srv_server *server)
+/* What the calling I/O thread has of its own; threads are numbered as they first ask. */
+struct srv_io *srv_io_mine(struct srv_server *server)
 {
-    struct srv_request *request;
+    static _Thread_local struct srv_io *mine;
 
-    pthread_mutex_lock(&server->requests_lock);
-    request = server->requests_free;
-    if (request != NULL) {
-        server->requests_free = request->next;
-        server->requests_free_count--;
+    if (mine == NULL) {
+        const unsigned n = atomic_fetch_add(&server->io_used, 1);
+
+        assert(n < SRV_THREADS_MAX);
+        mine = &server->io[n];
     }
-    pthread_mutex_unlock(&server->requests_lock);
+    return mine;
+}
+
+/* Records stay with the thread that serves their connections. */
+static struct srv_request *free_list_pop(struct srv_io *io)
+{
+    struct srv_request *const request = io->free;
+
+    if (request != NULL) {
+        io->free = request->next;
+        io->free_count--;
+    }
     return request;
 }
 
-static bool free_list_push(struct srv_server *server, struct srv_request *request)
+static bool free_list_push(struct srv_io *io, struct srv_request *request)
 {
-    bool kept = false;
-
-    pthread_mutex_lock(&server->requests_lock);
-    if (server->requests_free_count < FREE_MAX) {
-        request->next = server->requests_free;
-        server->requests_free = request;
-        server->requests_free_count++;
-        kept = true;
-    }
-    pthread_mutex_unlock(&server->requests_lock);
-    return kept;
+    if (io->free_count >= FREE_MAX)
+        return false;
+    request->next = io->free;
+    io->free = request;
+    io->free_count++;
+    return true;
 }
 
 /* A record with one reference, its clock started; NULL when memory is short. */
 struct srv_request *srv_request_new(struct srv_server *server)
 {
-    struct srv_request *request = free_list_pop(server);
+    struct srv_request *request = free_list_pop(srv_io_mine(server));
 
     if (request == NULL)
         request = malloc(sizeof *request);
@@ -65,9 +73,11 @@ void srv_request_release(struct srv_request *request)
         return;
     srv_buffers_give(&server->buffers, &request->body);
     srv_buffers_give(&server->buffers, &request->out);
+    if (request->lent != NULL)
+        srv_spares_give(&server->spares, request->lent);
     srv_held_give(&server->held, request->held_bytes);
     request->held_bytes = 0;
-    if (!free_list_push(server, request))
+    if (!free_list_push(srv_io_mine(server), request))
         free(request);
 }
 

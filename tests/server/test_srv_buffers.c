@@ -32,7 +32,7 @@ static struct api_buffer made(size_t cap)
 
 Test(buffers, best_fit_and_bound)
 {
-    struct srv_buffers store = {.lock = PTHREAD_MUTEX_INITIALIZER, .max_bytes = 1000};
+    struct srv_buffers store = {.max_bytes = 1000};
     struct api_buffer small = made(100), middle = made(300), large = made(600),
                       more = made(1);
     struct api_buffer taken;
@@ -59,7 +59,7 @@ Test(buffers, best_fit_and_bound)
 
 Test(buffers, large_ones_are_not_tied_up)
 {
-    struct srv_buffers store = {.lock = PTHREAD_MUTEX_INITIALIZER, .max_bytes = 10 << 20};
+    struct srv_buffers store = {.max_bytes = 10 << 20};
     struct api_buffer large = made(1 << 20), tight = made(8);
     struct api_buffer taken;
 
@@ -79,4 +79,62 @@ Test(buffers, large_ones_are_not_tied_up)
     srv_buffers_free(&store);
     api_buffer_free(&large);
     api_buffer_free(&tight);
+}
+
+Test(buffers, spare_contexts_come_back)
+{
+    static const struct api_limits limits = {.memory_max_bytes = 1 << 20};
+    struct srv_spares spares = {.lend_max_bytes = 1 << 16};
+    struct api_ctx *first, *second;
+
+    api_init();
+    cr_expect_null(srv_spares_take(&spares));
+    srv_spares_give(&spares, api_ctx_new(&limits));
+    srv_spares_give(&spares, api_ctx_new(&limits));
+    first = srv_spares_take(&spares);
+    second = srv_spares_take(&spares);
+    cr_expect_neq(first, second);
+    cr_assert_not_null(second);
+    cr_expect_null(srv_spares_take(&spares));
+    srv_spares_give(&spares, first);
+    srv_spares_give(&spares, second);
+    srv_spares_free(&spares);
+    cr_expect_null(srv_spares_take(&spares));
+}
+
+enum { THREADS = 4, ROUNDS = 20000 };
+
+static void *take_and_give(void *store)
+{
+    for (unsigned n = 0; n < ROUNDS; n++) {
+        struct api_buffer b = srv_buffers_take(store, n % 3 ? 64 : 640);
+
+        if (b.p == NULL)
+            b = made(n % 2 ? 64 : 640);
+        memset(b.p, (int)n, b.cap);
+        srv_buffers_give(store, &b);
+    }
+    return NULL;
+}
+
+Test(buffers, many_threads_share_them)
+{
+    struct srv_buffers store = {.max_bytes = 3000};
+    pthread_t thread[THREADS];
+    size_t bytes = 0;
+
+    for (unsigned t = 0; t < THREADS; t++)
+        cr_assert_eq(pthread_create(&thread[t], NULL, take_and_give, &store), 0);
+    for (unsigned t = 0; t < THREADS; t++)
+        pthread_join(thread[t], NULL);
+    for (;;) {
+        struct api_buffer b = srv_buffers_take(&store, SIZE_MAX);
+
+        if (b.p == NULL)
+            break;
+        bytes += b.cap;
+        cr_expect_leq(bytes, 3000);
+        api_buffer_free(&b);
+    }
+    cr_expect_eq(store.bytes, 0);
 }

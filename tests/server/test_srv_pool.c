@@ -22,7 +22,7 @@ struct numbered {
 
 static atomic_bool gate_open;
 
-static void count_task(void *arg, struct srv_task *task, struct api_ctx *ctx)
+static void count_task(void *arg, struct srv_task *task, struct api_ctx **ctx)
 {
     cr_assert_not_null(ctx);
     while (arg != NULL && !atomic_load((atomic_bool *)arg))
@@ -99,7 +99,7 @@ struct sharing_task {
     atomic_int ran[PIECES];
 };
 
-static void share_task(void *arg, struct srv_task *task, struct api_ctx *ctx)
+static void share_task(void *arg, struct srv_task *task, struct api_ctx **ctx)
 {
     struct sharing_task *mine = (struct sharing_task *)task;
 
