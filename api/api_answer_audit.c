@@ -4,59 +4,28 @@
  * Start reading at api_put_audit.
  */
 #include <ctype.h>
-#include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "api/api_answer.h"
 
-enum { FACT_MAX = 40, SENTENCE_MAX = 1024 };
-
-/* Whole numbers as they are, others with six digits; names of non-finite values as in
- * tensors. */
-static void fact_text(char out[FACT_MAX], double x)
-{
-    if (isnan(x))
-        snprintf(out, FACT_MAX, "NaN");
-    else if (isinf(x))
-        snprintf(out, FACT_MAX, x > 0 ? "Infinity" : "-Infinity");
-    else if (x == floor(x) && fabs(x) < 1e15)
-        snprintf(out, FACT_MAX, "%.0f", x == 0 ? 0.0 : x);
-    else
-        snprintf(out, FACT_MAX, "%.6g", x);
-}
-
-/* Copies `sentence` with each {n} replaced by fact[n]; what does not fit is an error of
-   whoever wrote the sentence, so it is cut where a reader sees it. */
-static void fill_sentence(char *out, size_t size, const char *sentence,
-                          const double *fact)
-{
-    size_t len = 0;
-
-    while (*sentence && len + FACT_MAX < size) {
-        if (sentence[0] == '{' && isdigit((unsigned char)sentence[1]) &&
-            sentence[2] == '}') {
-            char text[FACT_MAX];
-
-            fact_text(text, fact[sentence[1] - '0']);
-            memcpy(out + len, text, strlen(text));
-            len += strlen(text);
-            sentence += 3;
-        } else {
-            out[len++] = *sentence++;
-        }
-    }
-    out[len] = '\0';
-}
-
 bool api_put_sentence(struct api_buffer *b, const char *sentence, const double *fact)
 {
-    char text[SENTENCE_MAX];
+    bool ok;
 
     if (!sentence)
         return api_puts(b, "null");
-    fill_sentence(text, sizeof text, sentence, fact);
-    return api_put_string(b, text);
+    for (ok = api_put(b, "\"", 1); ok && *sentence;) {
+        const size_t run = strcspn(sentence, "{");
+        const bool is_fact = sentence[run] == '{' &&
+                             isdigit((unsigned char)sentence[run + 1]) &&
+                             sentence[run + 2] == '}';
+        const size_t brace = sentence[run] == '{' && !is_fact;
+
+        ok = api_put_escaped(b, sentence, run + brace) &&
+             (!is_fact || api_put_fact(b, fact[sentence[run + 1] - '0']));
+        sentence += is_fact ? run + 3 : run + brace;
+    }
+    return ok && api_put(b, "\"", 1);
 }
 
 /* Joined heads and Y have no head axis; H counts for H_heads too, which has. */

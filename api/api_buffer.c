@@ -1,15 +1,16 @@
 /*
  * api_buffer.c - bytes that grow, and the small pieces of JSON that are written into
  * them.
- * Not here: tensors in answers (api_write.c), digits of floats (api_number_write.cc).
+ * Not here: tensors in answers (api_write.c), digits of floats (api_number_write.cc,
+ * api_fact.cc).
  * Start reading at api_buffer_reserve, then api_put_string.
  */
 #include "api/api_private.h"
 
-#include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "api/api_fact.h"
 
 enum { BUFFER_LEAST = 4096 };
 
@@ -100,37 +101,74 @@ size_t api_utf8_length(const char *text, const char *end)
 /* One byte that cannot stand in a JSON string as it is. */
 static bool put_escape(struct api_buffer *b, unsigned char c)
 {
-    static const char NAMED[] = "\"\"\\\\\bb\ff\nn\rr\tt";
-    char text[8];
+    static const char NAMED[] = "\"\"\\\\\bb\ff\nn\rr\tt", HEX[] = "0123456789abcdef";
+    const char text[] = {'\\', 'u', '0', '0', HEX[c >> 4], HEX[c & 15]};
 
     for (size_t k = 0; k + 1 < sizeof NAMED; k += 2)
-        if (c == (unsigned char)NAMED[k]) {
-            text[0] = '\\';
-            text[1] = NAMED[k + 1];
-            return api_put(b, text, 2);
-        }
-    return api_put(b, text, (size_t)snprintf(text, sizeof text, "\\u%04x", c));
+        if (c == (unsigned char)NAMED[k])
+            return api_put(b, "\\", 1) && api_put(b, &NAMED[k + 1], 1);
+    return api_put(b, text, sizeof text);
+}
+
+static bool is_plain(unsigned char c)
+{
+    return c >= 0x20 && c < 0x7F && c != '"' && c != '\\';
+}
+
+/* Whether all eight bytes are plain: the tests for a byte that is zero, or less than n,
+   of "Bit Twiddling Hacks" (Anderson). */
+static bool are_plain(const char *text)
+{
+    const uint64_t ones = UINT64_C(0x0101010101010101), tops = ones << 7;
+    uint64_t w, quote, slash, erase;
+
+    memcpy(&w, text, sizeof w);
+    quote = w ^ ones * '"';
+    slash = w ^ ones * '\\';
+    erase = w ^ ones * 0x7F;
+    return ((w | ((w - ones * 0x20) & ~w) | ((quote - ones) & ~quote) |
+             ((slash - ones) & ~slash) | ((erase - ones) & ~erase)) &
+            tops) == 0;
+}
+
+/* How many bytes from the beginning can be copied as they are. */
+static size_t plain_run(const char *text, size_t len)
+{
+    size_t n = 0;
+
+    while (len - n >= sizeof(uint64_t) && are_plain(text + n))
+        n += sizeof(uint64_t);
+    while (n < len && is_plain((unsigned char)text[n]))
+        n++;
+    return n;
+}
+
+bool api_put_escaped(struct api_buffer *b, const char *text, size_t len)
+{
+    const char *const end = text + len;
+
+    for (;;) {
+        const size_t run = plain_run(text, (size_t)(end - text));
+        size_t n;
+
+        if (!api_put(b, text, run))
+            return false;
+        text += run;
+        if (text == end)
+            return true;
+        n = (unsigned char)*text < 0x80 ? 0 : api_utf8_length(text, end);
+        if (n > 0 ? !api_put(b, text, n)
+                  : !((unsigned char)*text < 0x80 ? put_escape(b, (unsigned char)*text)
+                                                  : api_puts(b, "\xEF\xBF\xBD")))
+            return false;
+        text += n > 0 ? n : 1;
+    }
 }
 
 bool api_put_string(struct api_buffer *b, const char *text)
 {
-    const char *p = text, *end = text + strlen(text), *plain = text;
-    bool ok = api_put(b, "\"", 1);
-
-    while (ok && p < end) {
-        const unsigned char c = (unsigned char)*p;
-        const bool escape = c < 0x20 || c == '"' || c == '\\' || c == 0x7F;
-        const size_t n = escape ? 1 : api_utf8_length(p, end);
-
-        if (!escape && n > 0) {
-            p += n;
-            continue;
-        }
-        ok = api_put(b, plain, (size_t)(p - plain)) &&
-             (escape ? put_escape(b, c) : api_puts(b, "\xEF\xBF\xBD"));
-        plain = ++p;
-    }
-    return ok && api_put(b, plain, (size_t)(p - plain)) && api_put(b, "\"", 1);
+    return api_put(b, "\"", 1) && api_put_escaped(b, text, strlen(text)) &&
+           api_put(b, "\"", 1);
 }
 
 bool api_put_double(struct api_buffer *b, double x)
@@ -141,9 +179,20 @@ bool api_put_double(struct api_buffer *b, double x)
     return true;
 }
 
+bool api_put_fact(struct api_buffer *b, double x)
+{
+    if (!api_buffer_reserve(b, API_FACT_MAX))
+        return false;
+    b->len += api_fact_write(b->p + b->len, x);
+    return true;
+}
+
 bool api_put_u64(struct api_buffer *b, uint64_t x)
 {
-    char text[24];
+    char text[20], *p = text + sizeof text;
 
-    return api_put(b, text, (size_t)snprintf(text, sizeof text, "%" PRIu64, x));
+    do
+        *--p = (char)('0' + x % 10);
+    while ((x /= 10) > 0);
+    return api_put(b, p, (size_t)(text + sizeof text - p));
 }
