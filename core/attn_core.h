@@ -12,8 +12,14 @@
 
 enum {
     ATTN_ROW_BLOCK = 128, /* query rows of one piece of work                            */
-    ATTN_TILE_KEYS = 256, /* keys of one tile of the tiled path                         */
+    ATTN_TILE_BYTES = 2048, /* of a query row in one tile of the tiled path             */
+    ATTN_TILE_KEYS = ATTN_TILE_BYTES / 4, /* at most                                    */
 };
+/* Keys of one tile. */
+static inline size_t attn_tile_keys(enum attn_dtype dtype)
+{
+    return ATTN_TILE_BYTES / attn_dtype_bytes(dtype);
+}
 
 /* ---- BLAS (attn_blas.c, the one file that includes cblas.h)
  * --------------------------------- */
@@ -150,6 +156,8 @@ bool attn_mat_finite(struct attn_mat m);
  */
 void attn_mix_keys(struct attn_mat H, struct attn_mat A, struct attn_mat V,
                    const uint8_t *allow, size_t stride);
+/* The same, bit for bit, where V is known to be finite. */
+void attn_mix_finite(struct attn_mat H, struct attn_mat A, struct attn_mat V);
 
 /* ---- axes (attn_dims.c)
  * ----------------------------------------------------------------------- */

@@ -157,7 +157,8 @@ static uint64_t tiled_bytes(const struct attn_problem *p)
     static const enum attn_object kept[] = {ATTN_Q, ATTN_K,   ATTN_V,
                                             ATTN_H, ATTN_LSE, ATTN_Y};
     const size_t rows = p->d.T_q < ATTN_ROW_BLOCK ? p->d.T_q : ATTN_ROW_BLOCK;
-    const size_t keys = p->d.T_kv < ATTN_TILE_KEYS ? p->d.T_kv : ATTN_TILE_KEYS;
+    const size_t tile = attn_tile_keys(p->dtype);
+    const size_t keys = p->d.T_kv < tile ? p->d.T_kv : tile;
     uint64_t bytes = PRODUCT(rows, keys + 2, attn_dtype_bytes(p->dtype));
 
     for (size_t n = 0; n < ATTN_COUNT(kept); n++)

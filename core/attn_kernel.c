@@ -28,15 +28,11 @@ enum { BLOCK_BYTES = 64 }; /* one step of every loop, in one to four registers *
 #define VECTOR_BYTES 16
 #define TARGET
 #define REAL_BITS 64
-#define MADD(a, b, c) ((a) * (b) + (c))
 #include "core/attn_kernel.inc"
 #undef REAL_BITS
-#undef MADD
 #define REAL_BITS 32
-#define MADD(a, b, c) ((a) * (b) + (c))
 #include "core/attn_kernel.inc"
 #undef REAL_BITS
-#undef MADD
 #undef TARGET
 #undef VECTOR_BYTES
 #undef FUSED
@@ -48,15 +44,15 @@ enum { BLOCK_BYTES = 64 }; /* one step of every loop, in one to four registers *
 #define VECTOR_BYTES 32
 #define TARGET __attribute__((target("avx2,fma")))
 #define REAL_BITS 64
-#define MADD _mm256_fmadd_pd
+#define MM(op) _mm256_##op##_pd
 #include "core/attn_kernel.inc"
 #undef REAL_BITS
-#undef MADD
+#undef MM
 #define REAL_BITS 32
-#define MADD _mm256_fmadd_ps
+#define MM(op) _mm256_##op##_ps
 #include "core/attn_kernel.inc"
 #undef REAL_BITS
-#undef MADD
+#undef MM
 #undef TARGET
 #undef VECTOR_BYTES
 #undef FUSED
@@ -67,15 +63,19 @@ enum { BLOCK_BYTES = 64 }; /* one step of every loop, in one to four registers *
 #define VECTOR_BYTES 64
 #define TARGET __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,fma")))
 #define REAL_BITS 64
-#define MADD _mm512_fmadd_pd
+#define MM(op) _mm512_##op##_pd
+#define MM_MASK(op) _mm512_##op##_pd_mask
 #include "core/attn_kernel.inc"
 #undef REAL_BITS
-#undef MADD
+#undef MM
+#undef MM_MASK
 #define REAL_BITS 32
-#define MADD _mm512_fmadd_ps
+#define MM(op) _mm512_##op##_ps
+#define MM_MASK(op) _mm512_##op##_ps_mask
 #include "core/attn_kernel.inc"
 #undef REAL_BITS
-#undef MADD
+#undef MM
+#undef MM_MASK
 #undef TARGET
 #undef VECTOR_BYTES
 #undef FUSED

@@ -43,8 +43,8 @@ bool attn_mat_finite(struct attn_mat m)
     return true;
 }
 
-/* H += A V */
-static void mix_finite(struct attn_mat H, struct attn_mat A, struct attn_mat V)
+/* H += A V, one product */
+static void product(struct attn_mat H, struct attn_mat A, struct attn_mat V)
 {
     const struct attn_pack *pack = attn_pack_of(H.dtype);
 
@@ -84,14 +84,24 @@ static void mix_not_finite(struct attn_mat H, struct attn_mat A, struct attn_mat
             memcpy(cell(clean, j, 0), cell(V, j, 0), V.cols * bytes);
         else
             memset(cell(clean, j, 0), 0, V.cols * bytes);
-    mix_finite(H, A, clean);
+    product(H, A, clean);
     for (size_t j = 0; j < V.rows; j++)
         if (!kernel->all_finite(V.cols, cell(V, j, 0)))
             mix_one_value(H, A, V, j, allow, stride);
 }
 
-void attn_mix_keys(struct attn_mat H, struct attn_mat A, struct attn_mat V,
-                   const uint8_t *allow, size_t stride)
+static void mix_part(struct attn_mat H, struct attn_mat A, struct attn_mat V,
+                     const uint8_t *allow, size_t stride)
+{
+    if (attn_mat_finite(V))
+        product(H, A, V);
+    else
+        mix_not_finite(H, A, V, allow, stride);
+}
+
+/* Both kinds of values go through products of the same shapes, or bits would differ. */
+static void mix(struct attn_mat H, struct attn_mat A, struct attn_mat V, bool finite,
+                const uint8_t *allow, size_t stride)
 {
     for (size_t c = 0; c < V.cols; c += MIX_COLS)
         for (size_t j = 0; j < V.rows; j += MIX_KEYS) {
@@ -101,11 +111,22 @@ void attn_mix_keys(struct attn_mat H, struct attn_mat A, struct attn_mat V,
             const struct attn_mat a = part(A, 0, A.rows, j, keys),
                                   v = part(V, j, keys, c, cols);
 
-            if (attn_mat_finite(v))
-                mix_finite(h, a, v);
+            if (finite)
+                product(h, a, v);
             else
-                mix_not_finite(h, a, v, allow ? allow + j : NULL, stride);
+                mix_part(h, a, v, allow ? allow + j : NULL, stride);
         }
+}
+
+void attn_mix_keys(struct attn_mat H, struct attn_mat A, struct attn_mat V,
+                   const uint8_t *allow, size_t stride)
+{
+    mix(H, A, V, false, allow, stride);
+}
+
+void attn_mix_finite(struct attn_mat H, struct attn_mat A, struct attn_mat V)
+{
+    mix(H, A, V, true, NULL, 0);
 }
 
 /* The keys that some row of the piece gives a weight: from the first allowed to the last.

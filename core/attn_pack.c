@@ -24,25 +24,57 @@ enum {
 #define JOIN(a, b, c)  JOIN_(a, b, c)
 #define NAME(stem)     JOIN(stem, WIDTH, REAL_BITS)
 
-/* to = from transposed, a square that fits registers of 16 bytes. */
-static void square_32(const float *from, size_t ld, float *to, size_t to_ld)
-{
-    __m128 a = _mm_loadu_ps(from), b = _mm_loadu_ps(from + ld),
-           c = _mm_loadu_ps(from + 2 * ld), d = _mm_loadu_ps(from + 3 * ld);
+#define AVX2 __attribute__((target("avx2")))
 
-    _MM_TRANSPOSE4_PS(a, b, c, d);
-    _mm_storeu_ps(to, a);
-    _mm_storeu_ps(to + to_ld, b);
-    _mm_storeu_ps(to + 2 * to_ld, c);
-    _mm_storeu_ps(to + 3 * to_ld, d);
+/* to = from transposed, 8 x 8: pairs of rows, then fours, then halves change places. */
+static inline AVX2 void square_32(const float *from, size_t ld, float *to, size_t to_ld)
+{
+    __m256 row[8], pair[8], four[8];
+
+#pragma GCC unroll 8
+    for (size_t n = 0; n < 8; n++)
+        row[n] = _mm256_loadu_ps(from + n * ld);
+#pragma GCC unroll 4
+    for (size_t n = 0; n < 8; n += 2) {
+        pair[n] = _mm256_unpacklo_ps(row[n], row[n + 1]);
+        pair[n + 1] = _mm256_unpackhi_ps(row[n], row[n + 1]);
+    }
+#pragma GCC unroll 2
+    for (size_t n = 0; n < 8; n += 4) {
+        four[n] = _mm256_shuffle_ps(pair[n], pair[n + 2], 0x44);
+        four[n + 1] = _mm256_shuffle_ps(pair[n], pair[n + 2], 0xee);
+        four[n + 2] = _mm256_shuffle_ps(pair[n + 1], pair[n + 3], 0x44);
+        four[n + 3] = _mm256_shuffle_ps(pair[n + 1], pair[n + 3], 0xee);
+    }
+#pragma GCC unroll 4
+    for (size_t n = 0; n < 4; n++) {
+        _mm256_storeu_ps(to + n * to_ld,
+                         _mm256_permute2f128_ps(four[n], four[n + 4], 0x20));
+        _mm256_storeu_ps(to + (n + 4) * to_ld,
+                         _mm256_permute2f128_ps(four[n], four[n + 4], 0x31));
+    }
 }
 
-static void square_64(const double *from, size_t ld, double *to, size_t to_ld)
+/* The same, 4 x 4. */
+static inline AVX2 void square_64(const double *from, size_t ld, double *to, size_t to_ld)
 {
-    const __m128d a = _mm_loadu_pd(from), b = _mm_loadu_pd(from + ld);
+    __m256d row[4], pair[4];
 
-    _mm_storeu_pd(to, _mm_unpacklo_pd(a, b));
-    _mm_storeu_pd(to + to_ld, _mm_unpackhi_pd(a, b));
+#pragma GCC unroll 4
+    for (size_t n = 0; n < 4; n++)
+        row[n] = _mm256_loadu_pd(from + n * ld);
+#pragma GCC unroll 2
+    for (size_t n = 0; n < 4; n += 2) {
+        pair[n] = _mm256_unpacklo_pd(row[n], row[n + 1]);
+        pair[n + 1] = _mm256_unpackhi_pd(row[n], row[n + 1]);
+    }
+#pragma GCC unroll 2
+    for (size_t n = 0; n < 2; n++) {
+        _mm256_storeu_pd(to + n * to_ld,
+                         _mm256_permute2f128_pd(pair[n], pair[n + 2], 0x20));
+        _mm256_storeu_pd(to + (n + 2) * to_ld,
+                         _mm256_permute2f128_pd(pair[n], pair[n + 2], 0x31));
+    }
 }
 
 /* clang-format off */
@@ -51,7 +83,7 @@ static void square_64(const double *from, size_t ld, double *to, size_t to_ld)
 #define VECTORS 2
 #define TARGET __attribute__((target("avx2,fma")))
 #define REAL_BITS 64
-#define TURN 2
+#define TURN 4
 #define FMA _mm256_fmadd_pd
 #define SQUARE square_64
 #include "core/attn_pack.inc"
@@ -60,7 +92,7 @@ static void square_64(const double *from, size_t ld, double *to, size_t to_ld)
 #undef FMA
 #undef SQUARE
 #define REAL_BITS 32
-#define TURN 4
+#define TURN 8
 #define FMA _mm256_fmadd_ps
 #define SQUARE square_32
 #include "core/attn_pack.inc"
@@ -78,7 +110,7 @@ static void square_64(const double *from, size_t ld, double *to, size_t to_ld)
 #define VECTORS 4
 #define TARGET __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,fma")))
 #define REAL_BITS 64
-#define TURN 2
+#define TURN 4
 #define FMA _mm512_fmadd_pd
 #define SQUARE square_64
 #include "core/attn_pack.inc"
@@ -87,7 +119,7 @@ static void square_64(const double *from, size_t ld, double *to, size_t to_ld)
 #undef FMA
 #undef SQUARE
 #define REAL_BITS 32
-#define TURN 4
+#define TURN 8
 #define FMA _mm512_fmadd_ps
 #define SQUARE square_32
 #include "core/attn_pack.inc"

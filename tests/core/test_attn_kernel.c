@@ -15,6 +15,7 @@
 /* Measured over millions of places: 0.86 and 0.93 for exp, 2.5 for tanh. */
 static const double EXP_ULP[] = {[ATTN_F64] = 0.9, [ATTN_F32] = 0.95};
 static const double TANH_ULP = 3.0;
+static const double WEIGHT_ULP = 1.1; /* of exp in the softmax, which rounds once more */
 
 enum { MANY = 37 }; /* more than two registers of any width, and a rest */
 
@@ -69,6 +70,60 @@ Test(attn_kernel, exp_is_accurate)
     cr_assert_leq(worst_exp(ATTN_F64, -1e-7, 1e-7, 1000), EXP_ULP[ATTN_F64]);
     cr_assert_leq(worst_exp(ATTN_F32, -103.9, 88.72, 300000), EXP_ULP[ATTN_F32]);
     cr_assert_leq(worst_exp(ATTN_F32, -1, 1, 200000), EXP_ULP[ATTN_F32]);
+}
+
+/* exp as the softmax has it, of x <= 0. */
+static double weight(const struct attn_kernel *kernel, double x, int halvings)
+{
+    struct attn_online o = {.max = 0, .sum = 1, .halvings = halvings};
+    double room = 0;
+
+    kernel->set(&room, 0, x);
+    kernel->online_row(1, &room, NULL, NULL, &o, &room);
+    return kernel->get(&room, 0);
+}
+
+static double worst_weight(enum attn_dtype dtype, double low, size_t steps, int halvings)
+{
+    const struct attn_kernel *kernel = attn_kernel_of(dtype);
+    double worst = 0;
+
+    for (size_t n = 0; n <= steps; n++) {
+        const double raw = low * (double)n / (double)steps;
+        const double x = dtype == ATTN_F64 ? raw : (double)(float)raw;
+        const double off = ulps(dtype, weight(kernel, x, halvings),
+                                ldexpl(expl((long double)x), -halvings));
+
+        worst = off > worst || isnan(off) ? off : worst;
+    }
+    return worst;
+}
+
+Test(attn_kernel, weights_are_accurate)
+{
+    for (int halvings = 0; halvings <= 12; halvings += 6) {
+        cr_assert_leq(worst_weight(ATTN_F64, -745.1, 100000, halvings), WEIGHT_ULP);
+        cr_assert_leq(worst_weight(ATTN_F64, -1, 100000, halvings), WEIGHT_ULP);
+        cr_assert_leq(worst_weight(ATTN_F32, -103.9, 200000, halvings), WEIGHT_ULP);
+        cr_assert_leq(worst_weight(ATTN_F32, -1, 200000, halvings), WEIGHT_ULP);
+    }
+}
+
+Test(attn_kernel, weights_at_their_ends)
+{
+    for (int dtype = ATTN_F64; dtype <= ATTN_F32; dtype++) {
+        const struct attn_kernel *kernel = attn_kernel_of((enum attn_dtype)dtype);
+
+        cr_assert_eq(weight(kernel, 0, 3), 0.125);
+        cr_assert_eq(weight(kernel, -0.0, 0), 1);
+        cr_assert_eq(weight(kernel, -746, 0), 0);
+        cr_assert_eq(weight(kernel, -1e30, 11), 0);
+        cr_assert_eq(weight(kernel, -INFINITY, 0), 0);
+        cr_assert_not(signbit(weight(kernel, -INFINITY, 0)));
+        cr_assert(isnan(weight(kernel, NAN, 0)));
+    }
+    cr_assert_gt(weight(attn_kernel_of(ATTN_F64), -745.13, 0), 0);
+    cr_assert_gt(weight(attn_kernel_of(ATTN_F32), -103.27, 0), 0);
 }
 
 Test(attn_kernel, exp_at_its_ends)
