@@ -1,6 +1,6 @@
 /*
- * api_number_lanes.h - four decimals side by side in AVX2: their digits, the order of
- * their bytes (C++; empty on other processors).
+ * api_number_lanes.h - runs of numbers, four side by side in AVX2: their digits, the
+ * order of their bytes (C++; one by one on other processors).
  * Not here: which decimals (api_number_run32.cc, api_number_run64.cc).
  * Start reading at order.
  *
@@ -12,9 +12,37 @@
 #ifndef API_NUMBER_LANES_H
 #define API_NUMBER_LANES_H
 
+#include <cstddef>
+
+#include "api/api_number.h"
+
+namespace api_lanes
+{
+
+inline std::size_t write(char *out, float x)
+{
+    return api_number_write_f32(out, x);
+}
+
+inline std::size_t write(char *out, double x)
+{
+    return api_number_write_f64(out, x);
+}
+
+/* Numbers with a comma behind each. */
+template <typename real> char *one_by_one(char *out, const real *x, std::size_t count)
+{
+    for (std::size_t n = 0; n < count; n++) {
+        out += write(out, x[n]);
+        *out++ = ',';
+    }
+    return out;
+}
+
+} // namespace api_lanes
+
 #if defined(__x86_64__)
 #include <cpuid.h>
-#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <immintrin.h>

@@ -10,22 +10,7 @@
 #include <cstring>
 
 #include "api/api_decimal.h"
-#include "api/api_number.h"
 #include "api/api_number_lanes.h"
-
-namespace
-{
-
-char *put_one_by_one(char *out, const float *x, std::size_t count)
-{
-    for (std::size_t n = 0; n < count; n++) {
-        out += api_number_write_f32(out, x[n]);
-        *out++ = ',';
-    }
-    return out;
-}
-
-} // namespace
 
 #if defined(__x86_64__)
 
@@ -195,7 +180,7 @@ TARGET inline char *put_four(char *out, const std::uint32_t *x, const texts &t)
             float value;
 
             std::memcpy(&value, x + n, sizeof value);
-            out = put_one_by_one(out, &value, 1);
+            out = one_by_one(out, &value, 1);
             continue;
         }
         *out = '-';
@@ -212,7 +197,7 @@ TARGET inline char *put_eight(char *out, const float *x)
     std::uint32_t bits[BLOCK];
 
     if (all_same(x))
-        return put_same(out, put_one_by_one(out, x, 1), BLOCK);
+        return put_same(out, one_by_one(out, x, 1), BLOCK);
     std::memcpy(bits, x, sizeof bits);
     const texts t = spell_four(bits), u = spell_four(bits + LANES);
 
@@ -231,30 +216,23 @@ TARGET char *put_many(char *out, const float *x, std::size_t count)
         x += LANES;
         count -= LANES;
     }
-    return put_one_by_one(out, x, count);
-}
-
-char *put(char *out, const float *x, std::size_t count)
-{
-    static const bool usable = are_usable();
-
-    return usable ? put_many(out, x, count) : put_one_by_one(out, x, count);
+    return one_by_one(out, x, count);
 }
 
 } // namespace
-
-#else
-
-namespace
-{
-
-constexpr auto *put = put_one_by_one;
-
-} // namespace
-
-#endif
 
 extern "C" char *api_number_run_f32(char *out, const float *x, size_t count)
 {
-    return put(out, x, count) - (count > 0);
+    static const bool usable = are_usable();
+
+    return (usable ? put_many(out, x, count) : one_by_one(out, x, count)) - (count > 0);
 }
+
+#else
+
+extern "C" char *api_number_run_f32(char *out, const float *x, size_t count)
+{
+    return api_lanes::one_by_one(out, x, count) - (count > 0);
+}
+
+#endif

@@ -10,22 +10,7 @@
 #include <cstring>
 
 #include "api/api_decimal.h"
-#include "api/api_number.h"
 #include "api/api_number_lanes.h"
-
-namespace
-{
-
-char *put_one_by_one(char *out, const double *x, std::size_t count)
-{
-    for (std::size_t n = 0; n < count; n++) {
-        out += api_number_write_f64(out, x[n]);
-        *out++ = ',';
-    }
-    return out;
-}
-
-} // namespace
 
 #if defined(__x86_64__)
 
@@ -141,7 +126,7 @@ TARGET inline char *put_four(char *out, const double *x)
                       tail = both(t.tail[0][n], t.tail[1][n]);
 
         if (__builtin_expect(f[n].odd, 0)) {
-            out = put_one_by_one(out, x + n, 1);
+            out = one_by_one(out, x + n, 1);
             continue;
         }
         *out = '-';
@@ -156,32 +141,25 @@ TARGET inline char *put_four(char *out, const double *x)
 TARGET char *put_many(char *out, const double *x, std::size_t count)
 {
     for (; count >= LANES; x += LANES, count -= LANES)
-        out = all_same(x) ? put_same(out, put_one_by_one(out, x, 1), LANES)
-                          : put_four(out, x);
-    return put_one_by_one(out, x, count);
-}
-
-char *put(char *out, const double *x, std::size_t count)
-{
-    static const bool usable = are_usable();
-
-    return usable ? put_many(out, x, count) : put_one_by_one(out, x, count);
+        out =
+            all_same(x) ? put_same(out, one_by_one(out, x, 1), LANES) : put_four(out, x);
+    return one_by_one(out, x, count);
 }
 
 } // namespace
-
-#else
-
-namespace
-{
-
-constexpr auto *put = put_one_by_one;
-
-} // namespace
-
-#endif
 
 extern "C" char *api_number_run_f64(char *out, const double *x, size_t count)
 {
-    return put(out, x, count) - (count > 0);
+    static const bool usable = are_usable();
+
+    return (usable ? put_many(out, x, count) : one_by_one(out, x, count)) - (count > 0);
 }
+
+#else
+
+extern "C" char *api_number_run_f64(char *out, const double *x, size_t count)
+{
+    return api_lanes::one_by_one(out, x, count) - (count > 0);
+}
+
+#endif
