@@ -144,6 +144,7 @@ bool srv_token_is(const char *text, const char *token);
 bool srv_length_read(const char *text, uint64_t *length);
 bool srv_id_is_sane(const char *id);
 void srv_id_make(char *id, size_t size);
+void srv_text_copy(char *out, size_t size, const char *text, size_t length);
 
 struct srv_route {
     const char *method, *path; /* a path may end in /{name}                        */
@@ -282,11 +283,13 @@ bool srv_library_setup(struct srv_server *server);
 /* ---- log: srv_log.c ---- */
 
 struct srv_log {
-    pthread_mutex_t lock;
     bool on;
+    bool in_turns; /* writing could wait: one thread at a time asks first */
     int fd;
+    pthread_mutex_t lock; /* of the turns */
     atomic_ulong dropped; /* lines that a full pipe did not take */
 };
+void srv_log_open(struct srv_log *log, bool on, int fd);
 void srv_log_request(struct srv_log *log, const struct srv_request *request);
 void srv_log_event(struct srv_log *log, const char *event, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

@@ -187,10 +187,11 @@ static enum MHD_Result on_header(struct srv_request *request, const char *method
 {
     struct srv_headers *const headers = &request->headers;
 
-    snprintf(request->method, sizeof request->method, "%s", method);
+    srv_text_copy(request->method, sizeof request->method, method, strlen(method));
     MHD_get_connection_values(request->mhd, MHD_HEADER_KIND, header_line, headers);
     if (srv_id_is_sane(headers->request_id))
-        snprintf(request->id, sizeof request->id, "%s", headers->request_id);
+        srv_text_copy(request->id, sizeof request->id, headers->request_id,
+                      strlen(headers->request_id));
     srv_request_check(request, strcmp(version, "HTTP/1.0") != 0);
     request->stage = SRV_BODY;
     if (request->problem.close) {

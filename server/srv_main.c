@@ -35,9 +35,7 @@ static void limits_set(struct srv_server *server, const struct srv_machine *mach
     server->held.max = (size_t)config->body_total_max_bytes;
     server->buffers.max_bytes = machine->memory_bytes / 16;
     server->spares.lend_max_bytes = srv_lend_max(config, machine);
-    pthread_mutex_init(&server->log.lock, NULL);
-    server->log.on = config->log[0] == 'j';
-    server->log.fd = STDERR_FILENO;
+    srv_log_open(&server->log, config->log[0] == 'j', STDERR_FILENO);
 }
 
 /* Everything but the socket; false = memory or threads are short. */

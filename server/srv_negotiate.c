@@ -267,6 +267,7 @@ void srv_id_make(char *id, size_t size)
     static atomic_uint_fast64_t counter;
     static atomic_bool seeded;
     uint64_t z;
+    size_t n;
 
     if (!atomic_exchange(&seeded, true)) {
         uint64_t seed = 0;
@@ -277,5 +278,17 @@ void srv_id_make(char *id, size_t size)
     z = atomic_fetch_add(&counter, 1) * UINT64_C(0x9e3779b97f4a7c15);
     z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
     z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
-    snprintf(id, size, "%016llx", (unsigned long long)(z ^ (z >> 31)));
+    z ^= z >> 31;
+    for (n = 0; n < 16 && n + 1 < size; n++, z <<= 4)
+        id[n] = "0123456789abcdef"[z >> 60];
+    id[n] = '\0';
+}
+
+/* Copies as much as there is room for. */
+void srv_text_copy(char *out, size_t size, const char *text, size_t length)
+{
+    const size_t n = length < size ? length : size - 1;
+
+    memcpy(out, text, n);
+    out[n] = '\0';
 }

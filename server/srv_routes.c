@@ -84,7 +84,7 @@ bool srv_path_copy(const char *target, char *path, size_t size)
             target = "/";
     }
     length = strcspn(target, "?");
-    snprintf(path, size, "%.*s", (int)(length < size ? length : size - 1), target);
+    srv_text_copy(path, size, target, length);
     return length < size;
 }
 
