@@ -1,7 +1,9 @@
 /*
- * bench_numbers.c - how long one number takes to write and to read: ours against libc and jansson.
- * Not here: whole requests (bench_http.py).
- * Start reading at CONTESTANTS.
+ * bench_numbers.c - how long one number takes to write and to read: ours against libc and
+ * jansson. Not here: whole requests (bench_http.py). Start reading at CONTESTANTS.
+ *
+ * Without arguments: a table.  With --serve: a round for each line on stdin, so that
+ * others can take their turns between (peers/run_numbers.py).
  */
 #include <jansson.h>
 #include <stdio.h>
@@ -185,30 +187,63 @@ static void make_numbers(void)
     text[text_len++] = text32[text32_len++] = ']';
 }
 
-int main(void)
+/* Nanoseconds a number of every contestant, one after the other. */
+static void run_round(double ns[COUNT])
 {
-    static double time_ns[COUNT][ROUNDS];
+    for (int c = 0; c < COUNT; c++) {
+        const double begin = now_ns();
 
-    make_numbers();
-    for (int r = 0; r < ROUNDS; r++)
-        for (int c = 0; c < COUNT; c++) {
-            const double begin = now_ns();
+        CONTESTANTS[c].run();
+        ns[c] = (now_ns() - begin) / NUMBERS;
+    }
+}
 
-            CONTESTANTS[c].run();
-            time_ns[c][r] = now_ns() - begin;
-        }
-    printf("| question | who | ns a number (median of %d) | ratio to attentiond |\n|---|---|---|---|\n",
-           ROUNDS);
+static void print_table(void)
+{
+    static double ns[ROUNDS][COUNT];
     double ours = 0;
 
+    for (int r = 0; r < ROUNDS; r++)
+        run_round(ns[r]);
+    printf("| question | who | ns a number (median of %d) | ratio to attentiond "
+           "|\n|---|---|---|---|\n",
+           ROUNDS);
     for (int c = 0; c < COUNT; c++) {
-        qsort(time_ns[c], ROUNDS, sizeof(double), by_value);
-        const double median = time_ns[c][ROUNDS / 2] / NUMBERS;
+        double sorted[ROUNDS];
 
+        for (int r = 0; r < ROUNDS; r++)
+            sorted[r] = ns[r][c];
+        qsort(sorted, ROUNDS, sizeof(double), by_value);
         if (c == 0 || strcmp(CONTESTANTS[c].question, CONTESTANTS[c - 1].question) != 0)
-            ours = median;
-        printf("| %s | %s | %.1f | %.2f |\n", CONTESTANTS[c].question, CONTESTANTS[c].name,
-               median, median / ours);
+            ours = sorted[ROUNDS / 2];
+        printf("| %s | %s | %.1f | %.2f |\n", CONTESTANTS[c].question,
+               CONTESTANTS[c].name, sorted[ROUNDS / 2], sorted[ROUNDS / 2] / ours);
     }
+}
+
+/* A line a contestant and an empty one; then, for each line that comes, one of figures.
+ */
+static void serve(void)
+{
+    double ns[COUNT];
+    char line[16];
+
+    for (int c = 0; c < COUNT; c++)
+        printf("%s\t%s\n", CONTESTANTS[c].question, CONTESTANTS[c].name);
+    putchar('\n');
+    while (fflush(stdout) == 0 && fgets(line, sizeof line, stdin) != NULL) {
+        run_round(ns);
+        for (int c = 0; c < COUNT; c++)
+            printf("%.2f%c", ns[c], c + 1 < COUNT ? ' ' : '\n');
+    }
+}
+
+int main(int argc, char **argv)
+{
+    make_numbers();
+    if (argc > 1 && strcmp(argv[1], "--serve") == 0)
+        serve();
+    else
+        print_table();
     return sink == 0.5;
 }

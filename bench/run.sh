@@ -28,8 +28,11 @@ echo
 echo "## One number"
 echo
 compile bench_numbers "$build"/obj/api/*.o "$build"/obj/core/*.o "$build"/obj/gen/*.o
-"$build/bench_numbers"
-[ -z "$peers" ] || "$peers/venv/bin/python" bench/numbers_orjson.py
+if [ -n "$peers" ]; then
+    "$peers/venv/bin/python" bench/peers/run_numbers.py "$build/bench_numbers"
+else
+    "$build/bench_numbers"
+fi
 echo
 echo "## Attention in process: float32, B 1, 8 heads, d 64, Q K V given"
 echo
