@@ -55,6 +55,8 @@ struct job { /* some stages over every piece of their domain */
     size_t stages;
     size_t heads, blocks; /* pieces = items * heads * blocks */
     bool cut_rows;
+    size_t count;
+    bool backwards;       /* pieces are taken from the last on */
     atomic_size_t failed; /* lowest piece that failed so far */
     atomic_flag lock;     /* guards err */
     struct attn_err err;  /* of that piece */
@@ -109,9 +111,10 @@ static bool run_piece(const struct job *job, size_t n, struct attn_err *err)
     return true;
 }
 
-static void piece_of_job(void *arg, size_t n)
+static void piece_of_job(void *arg, size_t nth)
 {
     struct job *job = arg;
+    const size_t n = job->backwards ? job->count - 1 - nth : nth;
     struct attn_err err = {0};
 
     if (n < atomic_load(&job->failed) && !run_piece(job, n, &err))
@@ -134,11 +137,15 @@ static bool run_job(struct job *job, struct attn_err *err)
     const struct attn_run_ctx *run = job->run;
     const size_t count = (run->rows.b1 - run->rows.b0) * job->heads * job->blocks;
 
+    job->count = count;
     atomic_init(&job->failed, SIZE_MAX);
     atomic_flag_clear(&job->lock);
-    if (count > 1 && run->exec && run->exec->parallel_for && worth_help(run))
+    if (count > 1 && run->exec && run->exec->parallel_for && worth_help(run)) {
+        /* Later rows read more keys under a causal rule: the small pieces come at the
+           end, where helpers wait for each other. */
+        job->backwards = true;
         run->exec->parallel_for(run->exec->ctx, count, piece_of_job, job);
-    else
+    } else
         for (size_t n = 0; n < count; n++)
             piece_of_job(job, n);
     if (atomic_load(&job->failed) == SIZE_MAX)
