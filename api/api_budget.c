@@ -205,12 +205,14 @@ void api_budget(const struct api_ctx *ctx, const struct api_request *r,
 
 /* ---- time ---- */
 
-/* Measured on the slowest machine at hand; only what is small need be right. */
+/* Measured on the slowest machine at hand, float64 with its audit, T from 2 to 32; only
+   what is small need be right. */
 enum {
-    FIXED_NS = 50000,  /* names, notes, cost, audit sentences              */
-    PRODUCT_NS = 4,    /* a multiply-add, with its share of the audit      */
-    PAIR_NS = 60,      /* score, mask, exp, audit of one pair              */
-    ANSWER_BYTE_NS = 2 /* of text                                          */
+    FIXED_NS = 40000,  /* names, notes, cost, audit sentences              */
+    HEAD_NS = 10000,   /* calls for one head of one item, and their reruns */
+    PRODUCT_NS = 1,    /* a multiply-add, with its share of the audit      */
+    PAIR_NS = 30,      /* score, mask, exp, audit of one pair              */
+    ANSWER_BYTE_NS = 1 /* of the most that the text may be                 */
 };
 
 uint64_t api_work_ns(const struct api_request *r, const struct api_budget *budget)
@@ -226,7 +228,8 @@ uint64_t api_work_ns(const struct api_request *r, const struct api_budget *budge
     if (needs_pairs(r) || r->audit == ATTN_AUDIT_FULL)
         return UINT64_MAX;
     return add(
-        add(FIXED_NS, multiply(pairs, PAIR_NS)),
+        add(add(FIXED_NS, multiply(multiply(d->B, d->h), HEAD_NS)),
+            multiply(pairs, PAIR_NS)),
         add(multiply(products, PRODUCT_NS),
             multiply(budget->answer - FRAME_BYTES * frames_of(r), ANSWER_BYTE_NS)));
 }

@@ -16,7 +16,8 @@ enum {
     CONNECTION_STEP_BYTES = 4 << 10,
     PACK_MIN_BYTES = 1 << 10,    /* of an answer that is worth packing                  */
     HERE_BODY_MAX = 32 << 10,    /* of a request that may be answered where it arrives  */
-    HERE_MAX_NS = 200000,        /* and how long that may take                          */
+    HERE_MAX_NS = 200000,        /* and how long that may take,                         */
+    HERE_LEAST_NS = 100000,      /* also where idle cores would gain by a worker        */
     HERE_ANSWER_BYTES = 64 << 10 /* a buffer to begin with                              */
 };
 
@@ -148,6 +149,12 @@ void srv_task_run(void *server_arg, struct srv_task *task, struct api_ctx **ctx)
     MHD_resume_connection(request->mhd);
 }
 
+/* Where there are as many I/O threads as workers, a worker would not be faster. */
+static uint64_t here_max_ns(const struct srv_config *config)
+{
+    return config->workers <= config->io_threads ? HERE_MAX_NS : HERE_LEAST_NS;
+}
+
 /* Answers a cheap call on the I/O thread that read it, which saves two changes of thread.
    False, with nothing changed, when it is not cheap. */
 static bool answer_here(struct srv_request *request)
@@ -159,7 +166,8 @@ static bool answer_here(struct srv_request *request)
         return false;
     request->queued_us = request->begun_us = srv_now_us();
     request->out = srv_buffers_take(&server->buffers, HERE_ANSWER_BYTES);
-    handler_run(request, srv_io_mine(server)->ctx, false, HERE_MAX_NS, 0);
+    handler_run(request, srv_io_mine(server)->ctx, false, here_max_ns(&server->config),
+                0);
     if (request->reply.status != 0) {
         answer_keep(request);
         return true;
