@@ -34,7 +34,8 @@ static bool request_expired(void *arg)
     const struct srv_request *request = arg;
 
     return srv_now_us() > request->deadline_us ||
-           atomic_load(&request->server->abandoned);
+           atomic_load(&request->server->abandoned) ||
+           atomic_load(&request->connection->gone);
 }
 
 /* Packs a JSON answer when the client asked for it. */
@@ -351,7 +352,8 @@ static void on_end(void *server_arg, struct MHD_Connection *mhd, void **request_
         srv_request_refuse(request, API_P_TIMEOUT, NULL);
         srv_connection_send_problem(request);
     }
-    if (code != MHD_REQUEST_TERMINATED_COMPLETED_OK && request->reply.error == NULL)
+    if (atomic_load(&request->connection->gone) ||
+        (code != MHD_REQUEST_TERMINATED_COMPLETED_OK && request->reply.error == NULL))
         request->reply.error = "client_gone";
     srv_log_request(&server->log, request);
     srv_request_release(request);

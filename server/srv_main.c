@@ -193,7 +193,7 @@ static int serve(struct srv_server *server, const struct srv_machine *machine)
     if (!parts_start(server) || !srv_http_start(server, listen_fd)) {
         fprintf(stderr,
                 "attentiond: not enough memory, threads or open files to start\n");
-        return EXIT_FAILURE;
+        _exit(EXIT_FAILURE); /* a library that lacks threads waits for them at exit */
     }
     signals_block(SIG_UNBLOCK);
     printf("listening on %s\n", url);

@@ -1,6 +1,7 @@
 /*
  * srv_watch.c - absolute deadlines: a thread that ends connections which take too long,
- * and lets refused ones linger until their sender has read the answer.
+ * notices clients that have gone while their answer is computed, and lets refused
+ * connections linger until their sender has read the answer.
  * Not here: the deadline of the computation (the API asks `expired`).
  * Start reading at watch_main.  The HTTP library's own timeout ends only silent
  * connections; one that drips a byte now and then outlives it.
@@ -18,6 +19,7 @@
 enum {
     TICK_MS = 100,
     PATIENCE_US = 1000000,
+    WAITING_MAX = 64,
     LINGER_MAX = 256,
     LINGER_US = 2000000,
     LINGER_READ_BYTES = 64 << 10
@@ -71,9 +73,36 @@ static void connection_remind(struct srv_connection *connection, int64_t now)
     shutdown(connection->fd, now < connection->patient_until_us ? SHUT_RD : SHUT_RDWR);
 }
 
+/* Connections that wait for their answer, a batch of them. */
+struct waiting {
+    struct srv_connection *connection[WAITING_MAX];
+    struct pollfd fds[WAITING_MAX];
+    nfds_t count;
+};
+
+/* Marks those whose client has closed, so that their work ends.  A client that closed its
+   sending side alone looks the same. */
+static void waiting_check(struct waiting *w)
+{
+    if (w->count > 0 && poll(w->fds, w->count, 0) > 0)
+        for (nfds_t n = 0; n < w->count; n++)
+            if (w->fds[n].revents & (POLLRDHUP | POLLHUP | POLLERR))
+                atomic_store(&w->connection[n]->gone, true);
+    w->count = 0;
+}
+
+static void waiting_add(struct waiting *w, struct srv_connection *connection)
+{
+    w->connection[w->count] = connection;
+    w->fds[w->count++] = (struct pollfd){.fd = connection->fd, .events = POLLRDHUP};
+    if (w->count == WAITING_MAX)
+        waiting_check(w);
+}
+
 static void connections_check(struct srv_watch *watch)
 {
     const int64_t now = srv_now_us();
+    struct waiting waiting = {.count = 0};
 
     pthread_mutex_lock(&watch->lock);
     for (struct srv_connection *c = watch->connections; c != NULL; c = c->next) {
@@ -81,9 +110,12 @@ static void connections_check(struct srv_watch *watch)
 
         if (phase == SRV_EXPIRED)
             connection_remind(c, now);
-        else if (phase != SRV_WORKING && now > atomic_load(&c->until_us))
+        else if (phase == SRV_WORKING)
+            waiting_add(&waiting, c);
+        else if (now > atomic_load(&c->until_us))
             connection_expire(c, phase, now);
     }
+    waiting_check(&waiting);
     pthread_mutex_unlock(&watch->lock);
 }
 

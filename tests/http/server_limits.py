@@ -3,6 +3,8 @@
 Not here: framing (server_framing.py), start and stop (server_process.py).
 Start reading at TESTS.
 """
+import socket
+import struct
 import threading
 import time
 
@@ -243,6 +245,21 @@ def client_gone_before_answer(binary):
         assert eventually(server.works, 30)
 
 
+def client_gone_frees_its_worker(binary):
+    body = slow_body(rows_lasting(binary, 6))
+    for reset in (False, True):
+        with Server(binary, "--workers", 1) as server:
+            with server.connect() as wire:
+                wire.send(request("POST", PATH, body))
+                time.sleep(0.5)
+                if reset:
+                    wire.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER,
+                                         struct.pack("ii", 1, 0))
+            begun = time.monotonic()
+            assert server.ask("POST", PATH, slow_body(64)).status == 200
+            assert time.monotonic() - begun < 3, (reset, time.monotonic() - begun)
+
+
 def parallel_load(binary):
     with Server(binary) as server:
         def client():
@@ -262,4 +279,5 @@ TESTS = [body_limit_declared, body_limit_chunked, body_limit_on_get, budget_over
          queue_full, health_beside_work, deadline_in_work, deadline_in_queue,
          dripping_request_line, dripping_header, dripping_fast, dripping_body,
          silent_connection, slow_reader,
-         connections_at_limit, many_slow_connections, client_gone_before_answer, parallel_load]
+         connections_at_limit, many_slow_connections, client_gone_before_answer, client_gone_frees_its_worker,
+         parallel_load]
