@@ -25,6 +25,14 @@ echo "## One causal layer in float64, all tensors as JSON over HTTP, two clients
 echo
 /usr/bin/python3 bench/bench_http.py "$binary"
 echo
+echo "## The same tensors as JSON and as safetensors files, float32, default audit, one client"
+echo
+/usr/bin/python3 bench/bench_binary.py "$binary"
+echo
+echo "## A second worker: all tensors as JSON, float32, default audit, two clients"
+echo
+/usr/bin/python3 bench/bench_workers.py "$binary"
+echo
 echo "## One number"
 echo
 compile bench_numbers "$build"/obj/api/*.o "$build"/obj/core/*.o "$build"/obj/gen/*.o
