@@ -11,7 +11,7 @@ MARCH    ?=
 V        ?= 0
 Q        := $(if $(filter 1,$(V)),,@)
 
-PKGS     := libmicrohttpd jansson openblas zlib libzstd
+PKGS     := libmicrohttpd jansson openblas libdeflate libzstd
 WARN     := -Wall -Wextra -Wpedantic -Wshadow -Wconversion $(if $(CI),-Werror)
 COMMON   := $(OPT) -g $(MARCH) $(WARN) $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=all \
             -fno-omit-frame-pointer) -I. -MMD -MP -ffp-contract=off
@@ -81,7 +81,7 @@ unit: $(TEST_BIN) ## the Criterion tests alone
 
 # ---- packages ------------------------------------------------------------------------------
 DEPS     := build-essential pkg-config libmicrohttpd-dev libjansson-dev libopenblas-dev \
-            zlib1g-dev libzstd-dev \
+            libdeflate-dev libzstd-dev \
             libcriterion-dev python3 python3-numpy python3-venv curl
 DEPS_CI  := clang clang-format clang-tidy libclang-rt-14-dev buildah podman runc mmdebstrap \
             catatonit git $(if $(shell command -v node),,nodejs) $(if $(shell command -v npm),,npm)
