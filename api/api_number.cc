@@ -1,8 +1,8 @@
 /*
  * api_number.cc - JSON numbers to binary floats, correctly rounded.
- * Not here: where numbers stand in a request (api_tensor.c), writing
+ * Not here: many numbers at once (api_number_list.cc, api_number_list_read.cc), writing
  * (api_number_write.cc).
- * Start reading at scan, the grammar of RFC 8259 section 6, then convert.
+ * Start reading at scan, the grammar of RFC 8259 section 6, then read.
  */
 #include <charconv>
 #include <cmath>
@@ -12,12 +12,12 @@
 #include <limits>
 
 #include "api/api_number.h"
-#include "api/api_powers.h"
+#include "api/api_number_value.h"
 
 namespace
 {
 
-using api_powers::wide;
+using namespace api_number_value;
 
 bool is_digit(char c)
 {
@@ -54,14 +54,6 @@ bool is_too_large(const char *p, const char *end)
 }
 
 /* ---- grammar ---- */
-
-struct number { /* digits_value 10^exponent, when it has at most DIGITS_MAX digits */
-    std::uint64_t digits_value;
-    int exponent;
-    std::ptrdiff_t digits; /* zeros in front not counted */
-    const char *end;
-};
-enum { DIGITS_MAX = 19 };
 
 constexpr std::uint64_t ZEROS = 0x3030303030303030;
 
@@ -170,89 +162,6 @@ template <bool read> inline bool scan(const char *p, const char *end, number *n)
 }
 
 /* ---- value ---- */
-
-constexpr double EXACT_TENS[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
-                                 1e8,  1e9,  1e10, 1e11, 1e12, 1e13, 1e14, 1e15,
-                                 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22};
-
-struct single {
-    using real = float;
-    using bits = std::uint32_t;
-    enum { PRECISION = 24, BIAS = 127 };
-};
-
-struct twofold {
-    using real = double;
-    using bits = std::uint64_t;
-    enum { PRECISION = 53, BIAS = 1023 };
-};
-
-/* Where digits and power are doubles, one operation rounds once (Clinger 1990). */
-inline bool by_one_operation(const number &n, double *x)
-{
-    if (n.digits_value >> 53 != 0 || n.exponent < -22 || n.exponent > 22)
-        return false;
-    *x = static_cast<double>(n.digits_value);
-    if (n.exponent < 0)
-        *x /= EXACT_TENS[-n.exponent];
-    else
-        *x *= EXACT_TENS[n.exponent];
-    return true;
-}
-
-/* Rounded once more, which is wrong only where the double lies half way between floats
-   and its own rounding brought it there. */
-inline bool by_one_operation(const number &n, float *x)
-{
-    const std::uint64_t dropped = (std::uint64_t(1) << 29) - 1;
-    std::uint64_t bits;
-    double wide_x;
-
-    if (!by_one_operation(n, &wide_x))
-        return false;
-    std::memcpy(&bits, &wide_x, sizeof bits);
-    *x = static_cast<float>(wide_x);
-    return n.digits_value == 0 || ((bits & dropped) != std::uint64_t(1) << 28 &&
-                                   wide_x >= std::numeric_limits<float>::min() &&
-                                   wide_x <= std::numeric_limits<float>::max());
-}
-
-/*
- * The digits times 128 bits of the power, as Lemire 2021 does it ("Number parsing at a
- * gigabyte per second").  The product is cut, and below the true one by less than 4 of
- * its last bit: false where that leaves open which float is nearest, and for what is
- * not a normal float.
- */
-template <typename format> bool by_product(const number &n, typename format::real *x)
-{
-    enum { BELOW = 128 - format::PRECISION };
-    const int k = n.exponent;
-
-    if (k < api_powers::LEAST || k > api_powers::MOST || n.digits_value == 0)
-        return false;
-    const int zeros = __builtin_clzll(n.digits_value);
-    const std::uint64_t digits = n.digits_value << zeros;
-    const api_powers::power &g = api_powers::power_of_ten(k);
-    wide y = static_cast<wide>(g.hi) * digits + (static_cast<wide>(g.lo) * digits >> 64);
-    const int shift = (y >> 127) == 0;
-
-    y <<= shift;
-    const wide rest = y & ((wide(1) << BELOW) - 1), half = wide(1) << (BELOW - 1);
-    if (rest <= half && half - rest < 4)
-        return false;
-    auto fraction = static_cast<std::uint64_t>(y >> BELOW) + (rest > half);
-    const std::uint64_t carry = fraction >> format::PRECISION;
-    const int exponent = api_powers::log2_of(k) + 64 - zeros - shift +
-                         static_cast<int>(carry) + format::BIAS;
-
-    if (exponent < 1 || exponent > 2 * format::BIAS)
-        return false;
-    fraction &= (std::uint64_t(1) << (format::PRECISION - 1)) - 1;
-    const auto bits = static_cast<typename format::bits>(
-        static_cast<std::uint64_t>(exponent) << (format::PRECISION - 1) | fraction);
-    std::memcpy(x, &bits, sizeof bits);
-    return true;
-}
 
 template <typename real>
 enum api_number_result by_library(const char *begin, const char *stop, real *x)
