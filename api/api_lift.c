@@ -5,7 +5,9 @@
  *
  * One pass without recursion.  Arrays are taken to hold no object until one is met; then
  * the scan goes back to the outermost array that was wrong about itself, and now keeps
- * the open ones in place.  No byte is read more than twice: what is kept stays kept.
+ * the open ones in place.  No byte is read more than twice for that: what is kept stays
+ * kept.  Numbers of a lifted array are gone over many at once; where something is wrong
+ * in them they are gone over again one by one, which finds the place.
  */
 #include "api/api_private.h"
 
@@ -36,6 +38,7 @@ struct scan {
     struct api_shape shape; /* that array so far */
     size_t spans, values;
     const char *stop; /* a place to stop at; or NULL */
+    bool one_by_one;  /* numbers: to a place to stop at, or to what is wrong */
     struct api_err *err;
 };
 
@@ -145,10 +148,10 @@ static bool lift_end(struct scan *s)
     return lift(s, &s->shape.span, s->shape.span.begin, s->shape.span.end);
 }
 
-static void leaf(struct scan *s, bool *flag)
+static void leaves(struct scan *s, bool *flag, size_t count)
 {
     *flag = true;
-    api_shape_leaf(&s->shape, s->depth - s->base, &s->count[s->base]);
+    api_shape_leaves(&s->shape, s->depth - s->base, &s->count[s->base], count);
 }
 
 /* ---- values ---- */
@@ -256,17 +259,39 @@ static bool string_value(struct scan *s)
     if (!string(s, &span.begin, &span.end, &escaped))
         return false;
     if (s->base != NO_LIFT)
-        leaf(s, &s->shape.span.has_strings);
+        leaves(s, &s->shape.span.has_strings, 1);
     else if (!escaped && span.end - span.begin >= STRING_LIFTED &&
              !lift(s, &span, span.begin - 1, span.end + 1))
         return false;
     return value_done(s);
 }
 
+/* All numbers from here on that only commas and blanks separate. */
+static bool number_list(struct scan *s)
+{
+    size_t count;
+    bool comma;
+    const char *stop = api_number_list_end(s->p, s->end, &count, &comma);
+
+    if (stop == NULL)
+        return false;
+    leaves(s, &s->shape.span.has_numbers, count);
+    s->count[s->depth - 1] += count;
+    s->p = stop;
+    s->state = comma ? S_VALUE : S_MORE;
+    return true;
+}
+
 static bool number_value(struct scan *s)
 {
-    const char *stop = api_number_end(s->p, s->end);
+    const char *stop;
 
+    if (s->base != NO_LIFT && !s->one_by_one) {
+        if (number_list(s))
+            return true;
+        s->one_by_one = true;
+    }
+    stop = api_number_end(s->p, s->end);
     if (stop == NULL)
         return fail(s, "not-json",
                     s->end - s->p > 1 && s->p[1] == 'I'
@@ -275,7 +300,7 @@ static bool number_value(struct scan *s)
                         : "this is not a number of JSON");
     s->p = stop;
     if (s->base != NO_LIFT)
-        leaf(s, &s->shape.span.has_numbers);
+        leaves(s, &s->shape.span.has_numbers, 1);
     return value_done(s);
 }
 
@@ -290,7 +315,7 @@ static bool word_value(struct scan *s)
             continue;
         s->p += len;
         if (s->base != NO_LIFT)
-            leaf(s, k == 2 ? &s->shape.span.has_nulls : &s->shape.span.has_booleans);
+            leaves(s, k == 2 ? &s->shape.span.has_nulls : &s->shape.span.has_booleans, 1);
         return value_done(s);
     }
     if (*s->p == 'N' || *s->p == 'I')
@@ -419,6 +444,7 @@ void api_lift_pointer(struct api_ctx *ctx, const char *body, size_t len, size_t 
                      .copied = body,
                      .base = NO_LIFT,
                      .stop = body + at,
+                     .one_by_one = true,
                      .err = &ignored};
 
     ctx->reduced.len = 0;

@@ -126,7 +126,9 @@ struct api_shape {
     unsigned leaf_rank, deepest; /* arrays around a value; most arrays open at once */
     unsigned dims_known; /* bit per level                                            */
 };
-void api_shape_leaf(struct api_shape *s, unsigned level, const size_t *index);
+/* `count` values beside each other, of which `index` is the first. */
+void api_shape_leaves(struct api_shape *s, unsigned level, const size_t *index,
+                      size_t count);
 void api_shape_open(struct api_shape *s, unsigned level, const size_t *index);
 void api_shape_close(struct api_shape *s, unsigned level, const size_t *index);
 void api_shape_end(struct api_shape *s, const char *end);

@@ -1,7 +1,7 @@
 /*
  * api_span.c - the shape of an array while it is scanned: regular, or where it is not.
  * Not here: the scanner (api_lift.c), the sentences about ragged arrays (api_tensor.c).
- * Start reading at api_shape_leaf.
+ * Start reading at api_shape_leaves.
  *
  * `level` is how many arrays of the one being lifted are open; `index` their places,
  * outermost first: index[k] values of the array at level k are finished.
@@ -41,9 +41,10 @@ static void odd(struct api_shape *s, enum api_odd kind, unsigned level,
     memcpy(span->odd_at, index, span->odd_depth * sizeof *index);
 }
 
-void api_shape_leaf(struct api_shape *s, unsigned level, const size_t *index)
+void api_shape_leaves(struct api_shape *s, unsigned level, const size_t *index,
+                      size_t count)
 {
-    s->span.leaves++;
+    s->span.leaves += count;
     if (s->leaf_rank == level)
         return;
     if (s->leaf_rank == 0 && s->deepest == level)

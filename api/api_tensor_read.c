@@ -175,6 +175,16 @@ static bool read_word(struct reading *r, const char **p)
     return fail_word(r, *p);
 }
 
+/* Numbers until something else stands there, or a number that needs a sentence: no number
+   that was read is not finite. */
+static void read_list(struct reading *r, const char **p, const char *end)
+{
+    if (r->t->dtype == ATTN_F32)
+        r->at += api_number_list_read_f32(p, end, (float *)r->t->p + r->at);
+    else if (r->t->dtype == ATTN_F64 && r->in->source_dtype != API_DT_F32)
+        r->at += api_number_list_read_f64(p, end, (double *)r->t->p + r->at);
+}
+
 /* The grammar was checked when the span was lifted: between leaves stand only these
    bytes. */
 static bool read_leaves(struct reading *r)
@@ -182,7 +192,10 @@ static bool read_leaves(struct reading *r)
     const struct api_span *span = r->in->span;
     const char *p = span->begin;
 
-    while (p < span->end) {
+    for (;;) {
+        read_list(r, &p, span->end);
+        if (p == span->end)
+            return true;
         const char c = *p;
 
         if (c == ',' || c == ' ' || c == '[' || c == ']' || c == '\n' || c == '\r' ||
@@ -192,7 +205,6 @@ static bool read_leaves(struct reading *r)
                                                         : read_word(r, &p)))
             return false;
     }
-    return true;
 }
 
 /* ---- base64 ---- */

@@ -162,6 +162,42 @@ Test(api_tensor, errors_point_to_the_element)
         fails(ROWS[n].text, ATTN_F64, API_FINITE_ONLY, ROWS[n].name, ROWS[n].pointer);
 }
 
+/* Far into a long row, where many numbers are read at once. */
+Test(api_tensor, errors_in_long_rows_point_to_the_element)
+{
+    static const struct {
+        const char *entry, *name, *detail;
+        enum api_finite finite;
+    } ROWS[] = {
+        {"1e999", "number-out-of-range", "Entry 150 ", API_FINITE_ONLY},
+        {"-1e39", "number-out-of-range", "too large for float32", API_FINITE_ONLY},
+        {"\"NaN\"", "not-finite", "it must be finite.", API_FINITE_ONLY},
+        {"\"Infinity\"", "not-finite", "forbids a pair", API_MINUS_INFINITY_TOO},
+        {"null", "wrong-type", "not null", API_ANY_NUMBER},
+        {"false", "wrong-type", "a number is expected here, not a boolean",
+         API_ANY_NUMBER},
+    };
+    static float out[200];
+    struct attn_tensor t = {.dtype = ATTN_F32, .rank = 2, .dim = {2, 100}, .p = out};
+
+    for (size_t n = 0; n < API_COUNT(ROWS); n++) {
+        char text[4096], *p = text;
+
+        for (int k = 0; k < 200; k++)
+            p += sprintf(p, "%s%s",
+                         k == 0     ? "[["
+                         : k == 100 ? "],\n["
+                                    : ", ",
+                         k == 150 ? ROWS[n].entry : "-0.123456");
+        strcpy(p, "]]");
+        cr_assert(scan(text), "%s", err.detail);
+        cr_assert(!api_tensor_read(&in, ROWS[n].finite, &t, &err), "%s", ROWS[n].entry);
+        cr_expect_str_eq(err.name, ROWS[n].name);
+        cr_expect_str_eq(err.pointer, "/t/1/50");
+        cr_expect(strstr(err.detail, ROWS[n].detail) != NULL, "%s", err.detail);
+    }
+}
+
 Test(api_tensor, wrong_byte_counts_name_both_numbers)
 {
     fails("{\"shape\":[2,3],\"dtype\":\"float64\",\"base64\":\"AAAA\"}", ATTN_F64,
