@@ -296,6 +296,12 @@ void srv_log_event(struct srv_log *log, const char *event, const char *format, .
     __attribute__((format(printf, 3, 4)));
 void srv_json_escape(const char *text, char *out, size_t size);
 
+/* ---- a route's function: srv_work.c ---- */
+
+void srv_task_run(void *server, struct srv_task *task, struct api_ctx **ctx);
+bool srv_work_here(struct srv_request *request);
+void srv_work_light(struct srv_request *request);
+
 /* ---- what an I/O thread has of its own: srv_request.c ---- */
 
 struct srv_io {
@@ -330,7 +336,6 @@ bool srv_http_start(struct srv_server *server, int listen_fd);
 struct srv_connection *srv_connection_of(struct MHD_Connection *mhd);
 int srv_http_quiesce(struct srv_server *server);
 void srv_http_stop(struct srv_server *server);
-void srv_task_run(void *server, struct srv_task *task, struct api_ctx **ctx);
 
 int srv_listen(const struct srv_config *config, char *url, size_t url_size, FILE *errors);
 void srv_address_text(const struct sockaddr *address, char *text, size_t size);

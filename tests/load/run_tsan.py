@@ -24,7 +24,9 @@ def client(port, seed, bodies, until):
         try:
             if kind < 3:
                 connection.request("POST", "/v1/attention", bodies[(sent + seed) % len(bodies)],
-                                   {"Content-Type": "application/json"})
+                                   {"Content-Type": "application/json",
+                                    "Accept": ("*/*", "application/vnd.safetensors")[sent % 2],
+                                    "Accept-Encoding": ("gzip", "zstd", "identity")[sent % 3]})
             else:
                 connection.request("GET", ("/health/ready", "/v1/catalog")[kind - 3])
             answer = connection.getresponse()
