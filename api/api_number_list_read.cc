@@ -35,14 +35,15 @@ inline bool begins_number(char c)
     return c >= '-' && c <= '9';
 }
 
-inline bool read_one(const char **p, const char *end, double *x)
+/* The number that begins at p, of any form: where it ends, or NULL. */
+inline const char *read_one(const char *p, const char *end, double *x)
 {
-    return api_number_read_f64(p, end, x) == API_NUMBER_OK;
+    return api_number_read_f64(&p, end, x) == API_NUMBER_OK ? p : nullptr;
 }
 
-inline bool read_one(const char **p, const char *end, float *x)
+inline const char *read_one(const char *p, const char *end, float *x)
 {
-    return api_number_read_f32(p, end, x) == API_NUMBER_OK;
+    return api_number_read_f32(&p, end, x) == API_NUMBER_OK ? p : nullptr;
 }
 
 #ifdef __SSE2__
@@ -147,18 +148,7 @@ constexpr double TENTHS[] = {1e-0, 1e-1, 1e-2, 1e-3,  1e-4,  1e-5, 1e-6,
                              1e-7, 1e-8, 1e-9, 1e-10, 1e-11, 1e-12};
 static_assert(sizeof TENTHS == (SHORT + 1) * sizeof *TENTHS, "one for each place");
 
-/* The exponent that stands at p, behind its e. */
-inline int exponent_at(const char *p, const char *end)
-{
-    const bool negative = *p == '-';
-    int size = 0;
-
-    for (p += negative || *p == '+'; p < end && size < 9999; p++)
-        size = size * 10 + (*p - '0');
-    return negative ? -size : size;
-}
-
-template <typename bits, typename real> inline real with_sign(real x, bool negative)
+template <typename bits, typename real> inline real with_sign(real x, unsigned negative)
 {
     bits b;
 
@@ -169,7 +159,7 @@ template <typename bits, typename real> inline real with_sign(real x, bool negat
 }
 
 /* At most SHORT digits, divided by a power: one operation of two doubles. */
-inline bool by_few_digits(word value, unsigned behind, bool negative, double *x)
+inline bool by_few_digits(word value, unsigned behind, unsigned negative, double *x)
 {
     *x = with_sign<std::uint64_t>(static_cast<double>(value) / EXACT_TENS[behind],
                                   negative);
@@ -178,7 +168,7 @@ inline bool by_few_digits(word value, unsigned behind, bool negative, double *x)
 
 /* For a float a double need not be the nearest one: where it is more than two of its last
    bits away from the middle between floats, that does not matter. */
-inline bool by_few_digits(word value, unsigned behind, bool negative, float *x)
+inline bool by_few_digits(word value, unsigned behind, unsigned negative, float *x)
 {
     enum { DROPPED = 29, NEAR = 4 };
     const double about =
@@ -191,6 +181,43 @@ inline bool by_few_digits(word value, unsigned behind, bool negative, float *x)
     return (bits & ((std::uint64_t(1) << DROPPED) - 1)) > 2 * NEAR;
 }
 
+/* The value times ten to the exponent, with the sign. */
+template <typename format>
+inline bool by_power(word value, int exponent, unsigned negative,
+                     typename format::real *x)
+{
+    typename format::real size = 0;
+    number n{};
+
+    n.digits_value = value;
+    n.exponent = exponent;
+    const bool found = by_product<format>(n, &size);
+    *x = with_sign<typename format::bits>(size, negative);
+    return found;
+}
+
+/* The same where an exponent stands at p, behind its e. */
+template <typename format>
+__attribute__((noinline)) bool with_exponent(const char *p, const char *end, word value,
+                                             unsigned behind, unsigned negative,
+                                             typename format::real *x)
+{
+    const bool small = *p == '-';
+    int size = 0;
+
+    for (p += small || *p == '+'; p < end && size < 9999; p++)
+        size = size * 10 + (*p - '0');
+    return by_power<format>(value, (small ? -size : size) - static_cast<int>(behind),
+                            negative, x);
+}
+
+/* 1 for '-', 0x2D, and 0 for digits, 0x30 to 0x39.  A comparison sets one byte of a
+   register, and so would wait for what the number before left in the others. */
+inline unsigned is_minus(char c)
+{
+    return ~static_cast<unsigned>(c) >> 4 & 1;
+}
+
 /* The number of `len` bytes at p, whose marks begin at bit 0; false when the slower way
    must read it.  33 bytes before its end can be read. */
 template <typename format>
@@ -198,7 +225,7 @@ inline bool read_token(const char *p, unsigned len, word point, word e,
                        typename format::real *x)
 {
     const word limit = word(1) << len;
-    const bool negative = *p == '-';
+    const unsigned negative = is_minus(*p);
     const auto digits_end = static_cast<unsigned>(__builtin_ctzll(e | limit));
     const auto point_at =
         static_cast<unsigned>(__builtin_ctzll(point | word(1) << digits_end));
@@ -209,71 +236,61 @@ inline bool read_token(const char *p, unsigned len, word point, word e,
     if (all > DIGITS_MAX)
         return false;
     const word value = digits_value(p + digits_end, all, has_point ? behind : all);
-    if (all <= SHORT && digits_end == len)
-        return by_few_digits(value, behind, negative, x);
-    number n{};
-
-    n.digits_value = value;
-    n.exponent = -static_cast<int>(behind);
     if (digits_end != len)
-        n.exponent += exponent_at(p + digits_end + 1, p + len);
-    typename format::real size = 0;
-    const bool found = by_product<format>(n, &size);
-
-    *x = with_sign<typename format::bits>(size, negative);
-    return found;
+        return with_exponent<format>(p + digits_end + 1, p + len, value, behind, negative,
+                                     x);
+    if (all > SHORT)
+        return by_power<format>(value, -static_cast<int>(behind), negative, x);
+    return by_few_digits(value, behind, negative, x);
 }
 
-/* Reads the numbers that lie in the 64 bytes at *p; moves *p to the first that does not.
-   False when something else stands at *p. */
+/* Reads the numbers that lie in the 64 bytes at p; returns where the first is that does
+   not, or something else, or a number that cannot be read: *more is false then. */
 template <typename format>
-inline bool read_block(const char **p, typename format::real **x)
+inline const char *read_block(const char *p, typename format::real **x, bool *more)
 {
-    const char *const block = *p;
-    const marks m = marks_of(block);
+    const marks m = marks_of(p);
     word begins = ~m.between & ~(~m.between << 1);
     word ends = m.between & ~m.between << 1;
 
     for (; ends != 0; begins &= begins - 1, ends &= ends - 1) {
         const int at = __builtin_ctzll(begins), until = __builtin_ctzll(ends);
-        const char *token = block + at;
 
-        *p = token;
-        if (!begins_number(*token))
-            return false;
-        if (!read_token<format>(token, static_cast<unsigned>(until - at), m.point >> at,
-                                m.e >> at, *x) &&
-            !read_one(&token, block + until, *x))
-            return false;
-        ++*x;
+        if (begins_number(p[at]) &&
+            (read_token<format>(p + at, static_cast<unsigned>(until - at), m.point >> at,
+                                m.e >> at, *x) ||
+             read_one(p + at, p + until, *x) != nullptr)) {
+            ++*x;
+            continue;
+        }
+        *more = false;
+        return p + at;
     }
-    *p = begins != 0 ? block + __builtin_ctzll(begins) : block + BLOCK;
-    return true;
+    return begins != 0 ? p + __builtin_ctzll(begins) : p + BLOCK;
 }
 
-/* The blocks from *text on that have room around them; false where something else stands.
- */
+/* The same of all blocks from p on that have room around them. */
 template <typename format>
-bool read_blocks(const char *begin, const char **text, const char *end,
-                 typename format::real **x)
+inline const char *read_blocks(const char *begin, const char *p, const char *end,
+                               typename format::real **x, bool *more)
 {
-    while (*text - begin > BEFORE && end - *text >= BLOCK) {
-        const char *const block = *text;
+    while (p - begin > BEFORE && end - p >= BLOCK) {
+        const char *const next = read_block<format>(p, x, more);
 
-        if (!read_block<format>(text, x))
-            return false;
-        if (*text == block) /* a number of more than 63 bytes */
-            break;
+        if (!*more || next == p) /* a number of more than 63 bytes */
+            return next;
+        p = next;
     }
-    return true;
+    return p;
 }
 
 #else
 
 template <typename format>
-bool read_blocks(const char *, const char **, const char *, typename format::real **)
+const char *read_blocks(const char *, const char *p, const char *,
+                        typename format::real **, bool *)
 {
-    return true;
+    return p;
 }
 
 #endif
@@ -281,18 +298,23 @@ bool read_blocks(const char *, const char **, const char *, typename format::rea
 template <typename format>
 std::size_t read_list(const char **text, const char *end, typename format::real *x)
 {
-    const char *const begin = *text;
+    const char *const begin = *text, *p = begin;
     typename format::real *const first = x;
+    bool more = true;
 
-    while (read_blocks<format>(begin, text, end, &x)) {
-        while (*text < end && is_between(**text))
-            ++*text;
-        const char *p = *text;
-        if (p == end || !begins_number(*p) || !read_one(&p, end, x))
+    for (;;) {
+        p = read_blocks<format>(begin, p, end, &x, &more);
+        while (p < end && is_between(*p))
+            p++;
+        if (!more || p == end || !begins_number(*p))
             break;
-        *text = p;
+        const char *const next = read_one(p, end, x);
+        if (next == nullptr)
+            break;
+        p = next;
         x++;
     }
+    *text = p;
     return static_cast<std::size_t>(x - first);
 }
 

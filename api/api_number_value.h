@@ -91,10 +91,11 @@ inline bool by_product(const number &n, typename format::real *x)
     const int zeros = __builtin_clzll(n.digits_value);
     const std::uint64_t digits = n.digits_value << zeros;
     const api_powers::power &g = api_powers::power_of_ten(k);
-    const wide y =
-        static_cast<wide>(g.hi) * digits + (static_cast<wide>(g.lo) * digits >> 64);
-    const std::uint64_t top = static_cast<std::uint64_t>(y >> 64);
-    const std::uint64_t next = static_cast<std::uint64_t>(y), shift = ~top >> 63;
+    const wide most = static_cast<wide>(g.hi) * digits;
+    const auto more = static_cast<std::uint64_t>(static_cast<wide>(g.lo) * digits >> 64);
+    const std::uint64_t next = static_cast<std::uint64_t>(most) + more;
+    const std::uint64_t top = static_cast<std::uint64_t>(most >> 64) + (next < more);
+    const std::uint64_t shift = ~top >> 63;
     const std::uint64_t high = top << shift | (next >> 63 & shift), low = next << shift;
     const std::uint64_t rest = high & (2 * half - 1);
 
