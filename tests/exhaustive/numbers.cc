@@ -73,22 +73,51 @@ std::size_t ours(char *out, double x)
     return api_number_write_f64(out, x);
 }
 
-bool reads_back(const char *text, std::size_t len, float x)
+std::size_t list_of(const char **p, const char *end, float *x)
 {
-    const char *p = text;
-    float again;
-
-    return api_number_read_f32(&p, text + len, &again) == API_NUMBER_OK &&
-           p == text + len && std::memcmp(&again, &x, sizeof x) == 0;
+    return api_number_list_read_f32(p, end, x);
 }
 
-bool reads_back(const char *text, std::size_t len, double x)
+std::size_t list_of(const char **p, const char *end, double *x)
 {
-    const char *p = text;
-    double again;
+    return api_number_list_read_f64(p, end, x);
+}
 
-    return api_number_read_f64(&p, text + len, &again) == API_NUMBER_OK &&
-           p == text + len && std::memcmp(&again, &x, sizeof x) == 0;
+enum api_number_result one_of(const char **p, const char *end, float *x)
+{
+    return api_number_read_f32(p, end, x);
+}
+
+enum api_number_result one_of(const char **p, const char *end, double *x)
+{
+    return api_number_read_f64(p, end, x);
+}
+
+/* Reads the number alone and inside of a list, where it must be the same; false when it
+   is refused. */
+template <typename real> bool read(const char *text, std::size_t len, real *x)
+{
+    enum { ROOM = 64, LONGEST = 1200 }; /* blanks on both sides */
+    char list[ROOM + LONGEST + ROOM];
+    const char *p = text, *q = list;
+    real again[1] = {};
+
+    std::memset(list, ' ', ROOM);
+    std::memcpy(list + ROOM, text, len);
+    std::memset(list + ROOM + len, ' ', ROOM);
+    const bool taken = one_of(&p, text + len, x) == API_NUMBER_OK;
+    const std::size_t count = list_of(&q, list + ROOM + len + ROOM, again);
+    if (count != taken || (taken && std::memcmp(again, x, sizeof *x) != 0) ||
+        q != (taken ? list + ROOM + len + ROOM : list + ROOM))
+        complain("not the same inside of a list", text, static_cast<double>(again[0]));
+    return taken && p == text + len;
+}
+
+template <typename real> bool reads_back(const char *text, std::size_t len, real x)
+{
+    real again;
+
+    return read(text, len, &again) && std::memcmp(&again, &x, sizeof x) == 0;
 }
 
 /* Written as the C++ library writes it, and read back to the same bits. */
@@ -163,17 +192,12 @@ void check_read(const char *text)
     const std::size_t len = std::strlen(text);
     const double x = std::strtod(text, nullptr);
     const float y = std::strtof(text, nullptr);
-    const char *p = text, *q = text;
     double a;
     float b;
 
-    if (api_number_read_f64(&p, text + len, &a) != API_NUMBER_OK
-            ? !std::isinf(x)
-            : std::memcmp(&a, &x, sizeof a) != 0)
+    if (!read(text, len, &a) ? !std::isinf(x) : std::memcmp(&a, &x, sizeof a) != 0)
         complain("float64 not read as strtod does", text, x);
-    if (api_number_read_f32(&q, text + len, &b) != API_NUMBER_OK
-            ? !std::isinf(y)
-            : std::memcmp(&b, &y, sizeof b) != 0)
+    if (!read(text, len, &b) ? !std::isinf(y) : std::memcmp(&b, &y, sizeof b) != 0)
         complain("float32 not read as strtof does", text, static_cast<double>(y));
 }
 
@@ -280,6 +304,8 @@ void random_decimals(unsigned t)
         }
         if (std::isfinite(middle)) {
             std::snprintf(text, sizeof text, "%.*e", digits % 2 == 0 ? 16 : 60, middle);
+            check_read(text);
+            std::snprintf(text, sizeof text, "%.*g", digits, middle);
             check_read(text);
         }
         std::snprintf(text, sizeof text, "%llu.%0*llue%d",
