@@ -112,6 +112,7 @@ struct srv_pool;
 struct srv_pool *srv_pool_new(unsigned workers, unsigned queue_max,
                               const struct api_limits *limits, srv_task_fn *run,
                               void *arg);
+unsigned srv_pool_busy(struct srv_pool *pool);
 bool srv_pool_reserve(struct srv_pool *pool);
 void srv_pool_push(struct srv_pool *pool, struct srv_task *task);
 void srv_pool_parallel(void *pool, size_t count, api_piece_fn *fn, void *arg);
@@ -296,9 +297,15 @@ void srv_log_event(struct srv_log *log, const char *event, const char *format, .
     __attribute__((format(printf, 3, 4)));
 void srv_json_escape(const char *text, char *out, size_t size);
 
+/* ---- how busy the I/O threads are: srv_epoll.c ---- */
+
+bool srv_epoll_pressed(void);
+unsigned srv_epoll_awake(void);
+
 /* ---- a route's function: srv_work.c ---- */
 
 void srv_task_run(void *server, struct srv_task *task, struct api_ctx **ctx);
+bool srv_work_wants_worker(const struct srv_server *server);
 bool srv_work_here(struct srv_request *request);
 void srv_work_light(struct srv_request *request);
 

@@ -112,10 +112,14 @@ static enum MHD_Result on_complete(struct srv_request *request)
     if (!srv_connection_leave(request->connection, SRV_RECEIVING))
         return MHD_NO;
     if (!request->problem.set && !request->preflight && request->route->worker) {
-        if (srv_work_here(request))
+        const bool worker_first = srv_work_wants_worker(request->server);
+
+        if (!worker_first && srv_work_here(request))
             return send_reply(request);
         if (hand_to_worker(request))
             return MHD_YES;
+        if (worker_first && srv_work_here(request))
+            return send_reply(request);
         srv_request_refuse(request, API_P_OVERLOADED, NULL);
     }
     request->stage = SRV_DONE;

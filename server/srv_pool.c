@@ -24,7 +24,8 @@ struct srv_pool {
     pthread_cond_t changed; /* a task, shared work, or the end */
     struct srv_task *first, *last;
     struct shared_work *shared;
-    atomic_uint queued; /* reserved places, filled or not  */
+    atomic_uint queued;  /* reserved places, filled or not  */
+    atomic_uint running; /* workers with a task or a piece  */
     unsigned queue_max, workers, idle;
     bool ending;
     srv_task_fn *run;
@@ -73,7 +74,9 @@ static void help(struct srv_pool *pool, struct shared_work *work)
 {
     work->helpers++;
     pthread_mutex_unlock(&pool->lock);
+    atomic_fetch_add(&pool->running, 1);
     pieces_run(pool, work, true);
+    atomic_fetch_sub(&pool->running, 1);
     pthread_mutex_lock(&pool->lock);
     if (--work->helpers == 0)
         pthread_cond_signal(&work->left);
@@ -97,7 +100,9 @@ static void *worker_main(void *start)
                 pool->last = NULL;
             pthread_mutex_unlock(&pool->lock);
             atomic_fetch_sub(&pool->queued, 1);
+            atomic_fetch_add(&pool->running, 1);
             pool->run(pool->arg, task, ctx);
+            atomic_fetch_sub(&pool->running, 1);
             pthread_mutex_lock(&pool->lock);
         } else if ((work = shared_find(pool)) != NULL &&
                    atomic_load(&pool->queued) == 0) {
@@ -157,6 +162,14 @@ struct srv_pool *srv_pool_new(unsigned workers, unsigned queue_max,
             return NULL;
         }
     return pool;
+}
+
+/* Workers that are not idle and tasks that wait, as far as can be said without asking
+   them to stand still. */
+unsigned srv_pool_busy(struct srv_pool *pool)
+{
+    return atomic_load_explicit(&pool->running, memory_order_relaxed) +
+           atomic_load_explicit(&pool->queued, memory_order_relaxed);
 }
 
 /* Keeps a place in the queue for the task that srv_pool_push brings; false = full. */

@@ -11,8 +11,7 @@
 enum {
     PACK_MIN_BYTES = 1 << 10,    /* of an answer that is worth packing                  */
     HERE_BODY_MAX = 32 << 10,    /* of a request that may be answered where it arrives  */
-    HERE_MAX_NS = 200000,        /* and how long that may take,                         */
-    HERE_LEAST_NS = 100000,      /* also where idle cores would gain by a worker        */
+    HERE_MAX_NS = 200000,        /* and how long that may take                          */
     HERE_ANSWER_BYTES = 64 << 10 /* a buffer to begin with                              */
 };
 
@@ -137,10 +136,11 @@ void srv_task_run(void *server_arg, struct srv_task *task, struct api_ctx **ctx)
     MHD_resume_connection(request->mhd);
 }
 
-/* Where there are as many I/O threads as workers, a worker would not be faster. */
-static uint64_t here_max_ns(const struct srv_config *config)
+/* More requests wait behind this one, and a core would stand still meanwhile. */
+bool srv_work_wants_worker(const struct srv_server *server)
 {
-    return config->workers <= config->io_threads ? HERE_MAX_NS : HERE_LEAST_NS;
+    return srv_epoll_pressed() && srv_epoll_awake() + srv_pool_busy(server->pool) <
+                                      (unsigned)server->config.workers;
 }
 
 /* Answers a cheap call on the I/O thread that read it, which saves two changes of thread.
@@ -154,8 +154,7 @@ bool srv_work_here(struct srv_request *request)
         return false;
     request->queued_us = request->begun_us = srv_now_us();
     request->out = srv_buffers_take(&server->buffers, HERE_ANSWER_BYTES);
-    handler_run(request, srv_io_mine(server)->ctx, false, here_max_ns(&server->config),
-                0);
+    handler_run(request, srv_io_mine(server)->ctx, false, HERE_MAX_NS, 0);
     if (request->reply.status != 0) {
         answer_keep(request);
         return true;
