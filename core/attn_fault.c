@@ -102,10 +102,24 @@ bool attn_any_row_empty(const struct attn_problem *p)
     return false;
 }
 
+bool attn_any_row_mixes(const struct attn_problem *p)
+{
+    return p->empty_rows == ATTN_EMPTY_UNIFORM || attn_any_row_reads(p);
+}
+
 bool attn_same_numbers(const struct attn_tensor *a, const struct attn_tensor *b)
 {
     return attn_tensor_count(a) == attn_tensor_count(b) &&
            memcmp(a->p, b->p, attn_tensor_count(a) * attn_dtype_bytes(a->dtype)) == 0;
+}
+
+bool attn_asymmetric(const struct attn_tensor *W)
+{
+    for (size_t k = 0; k < W->dim[0]; k++)
+        for (size_t c = 0; c < k; c++)
+            if (attn_number(W, k * W->dim[1] + c) != attn_number(W, c * W->dim[1] + k))
+                return true;
+    return false;
 }
 
 /* Piece by piece, as attn_score_fn allows. */
@@ -126,5 +140,17 @@ double attn_pair_raw(const struct attn_problem *p, const struct attn_tensor *Q, 
         }
         sum += p->score->pair(n, x, y, va->p ? v : NULL, 0.0, NULL, NULL, NULL);
     }
+    return sum;
+}
+
+double attn_mixed(const struct attn_run_ctx *run, enum attn_object rows,
+                  struct attn_cell x)
+{
+    const size_t g = attn_kv_head(&run->p->d, x.h);
+    double sum = 0.0;
+
+    for (size_t j = 0; j < run->p->d.T_kv; j++)
+        sum += attn_at4(&run->t->t[ATTN_A], x.b, x.h, x.i, j) *
+               attn_at4(&run->t->t[rows], x.b, g, j, x.j);
     return sum;
 }

@@ -102,10 +102,18 @@ static inline size_t attn_row_allowed(const struct attn_problem *p, size_t b, si
 /* Is there a row of any (b,h,i) with a key? */
 bool attn_any_row_reads(const struct attn_problem *p);
 bool attn_any_row_empty(const struct attn_problem *p);
+/* Is there a row of A other than 0 and NaN? */
+bool attn_any_row_mixes(const struct attn_problem *p);
 bool attn_same_numbers(const struct attn_tensor *a, const struct attn_tensor *b);
+/* Is the square W another than its transpose? */
+bool attn_asymmetric(const struct attn_tensor *W);
 
 /* Unscaled score of row q of Q and row k of K, any score function, in double. */
 double attn_pair_raw(const struct attn_problem *p, const struct attn_tensor *Q, size_t q,
                      const struct attn_tensor *K, size_t k);
+/* Entry c of row i of head h of A times `rows` (K or V), from the tensors of the trace:
+   H may be under way. */
+double attn_mixed(const struct attn_run_ctx *run, enum attn_object rows,
+                  struct attn_cell x);
 
 #endif

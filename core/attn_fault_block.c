@@ -30,24 +30,12 @@ static size_t width_first_column(const struct attn_dims *d, size_t h, size_t c)
     return c * d->h + h;
 }
 
-/* Sum of the head's own weights and values: the right H may be under way. */
-static double entry(const struct attn_run_ctx *run, struct attn_cell x)
-{
-    const size_t g = attn_kv_head(&run->p->d, x.h);
-    double sum = 0.0;
-
-    for (size_t j = 0; j < run->p->d.T_kv; j++)
-        sum += attn_at4(&run->t->t[ATTN_A], x.b, x.h, x.i, j) *
-               attn_at4(&run->t->t[ATTN_V], x.b, g, j, x.j);
-    return sum;
-}
-
 static double mean_over_heads(const struct attn_run_ctx *run, struct attn_cell x)
 {
     double sum = 0.0;
 
     for (x.h = 0; x.h < run->p->d.h; x.h++)
-        sum += entry(run, x);
+        sum += attn_mixed(run, ATTN_V, x);
     return sum / (double)run->p->d.h;
 }
 
@@ -64,7 +52,7 @@ static bool wrong_join(const struct attn_run_ctx *run, struct attn_piece piece,
     for (struct attn_cell x = {0};
          fault->fits(run->p) && attn_cell_in(&x, d->B, d->h, d->T_q, d->d_v); x.j++)
         attn_put(H, attn_place3(H, x.b, x.i) + fault->column(d, x.h, x.j),
-                 fault->mean ? mean_over_heads(run, x) : entry(run, x));
+                 fault->mean ? mean_over_heads(run, x) : attn_mixed(run, ATTN_V, x));
     return true;
 }
 
@@ -78,15 +66,9 @@ static bool heads_and_width(const struct attn_problem *p)
     return p->d.h > 1 && p->d.d_v > 1;
 }
 
-/* Is any row of A other than 0? */
-static bool mixes(const struct attn_problem *p)
-{
-    return p->empty_rows == ATTN_EMPTY_UNIFORM || attn_any_row_reads(p);
-}
-
 static bool join_shows(const struct attn_problem *p, const void *param)
 {
-    return ((const struct join *)param)->fits(p) && mixes(p);
+    return ((const struct join *)param)->fits(p) && attn_any_row_mixes(p);
 }
 
 /* ---- Y ---- */
@@ -190,7 +172,7 @@ static bool result_shows(const struct attn_problem *p, const void *param)
 
 static bool row_shows(const struct attn_problem *p, const void *param)
 {
-    return result_shows(p, param) && (mixes(p) || p->in[ATTN_IN_B_O].p);
+    return result_shows(p, param) && (attn_any_row_mixes(p) || p->in[ATTN_IN_B_O].p);
 }
 
 /* ---- the rows ---- */

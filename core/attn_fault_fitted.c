@@ -262,12 +262,7 @@ static bool causal(const struct attn_problem *p)
 
 static bool biased(const struct attn_problem *p)
 {
-    return p->additive.p || p->alibi;
-}
-
-static bool reads(const struct attn_problem *p)
-{
-    return p->empty_rows == ATTN_EMPTY_UNIFORM || attn_any_row_reads(p);
+    return attn_is_biased(p);
 }
 
 static bool always(const struct attn_problem *p)
@@ -369,8 +364,8 @@ static const struct attn_fitted SCALE = {1.7, scaled}, CAP = {2.0, capped},
                                 OFFSET = {5.0, turned};
 static const struct attn_fitted BASE = {500000.0, turned_pairs}, WINDOW = {3.0, windowed};
 static const struct attn_fitted DIAGONAL = {2.0, causal}, VALUE = {-5.0, always};
-static const struct attn_fitted BIAS = {2.0, biased}, WEIGHTS = {0.6, reads},
-                                HEADS = {0.7, reads};
+static const struct attn_fitted BIAS = {2.0, biased}, WEIGHTS = {0.6, attn_any_row_mixes},
+                                HEADS = {0.7, attn_any_row_mixes};
 
 static const struct attn_fault_row ROWS[] = {
     {"scale_other",

@@ -14,26 +14,14 @@ struct mix {
 
 /* ---- the wrong stages -------------------------------------------------------------- */
 
-static double right_entry(const struct attn_run_ctx *run, struct attn_cell x)
+static double values_mixed(const struct attn_run_ctx *run, struct attn_cell x)
 {
-    const size_t g = attn_kv_head(&run->p->d, x.h);
-    double sum = 0.0;
-
-    for (size_t j = 0; j < run->p->d.T_kv; j++)
-        sum += attn_at4(&run->t->t[ATTN_A], x.b, x.h, x.i, j) *
-               attn_at4(&run->t->t[ATTN_V], x.b, g, j, x.j);
-    return sum;
+    return attn_mixed(run, ATTN_V, x);
 }
 
 static double keys_mixed(const struct attn_run_ctx *run, struct attn_cell x)
 {
-    const size_t g = attn_kv_head(&run->p->d, x.h);
-    double sum = 0.0;
-
-    for (size_t j = 0; j < run->p->d.T_kv; j++)
-        sum += attn_at4(&run->t->t[ATTN_A], x.b, x.h, x.i, j) *
-               attn_at4(&run->t->t[ATTN_K], x.b, g, j, x.j);
-    return sum;
+    return attn_mixed(run, ATTN_K, x);
 }
 
 static double transposed_weights(const struct attn_run_ctx *run, struct attn_cell x)
@@ -157,17 +145,11 @@ static bool several_heads_and_rows(const struct attn_problem *p)
     return p->d.h > 1 && p->d.T_q > 1;
 }
 
-/* Is any row of H other than 0 and NaN? */
-static bool some_row_mixes(const struct attn_problem *p)
-{
-    return p->empty_rows == ATTN_EMPTY_UNIFORM || attn_any_row_reads(p);
-}
-
 static bool some_row_reads(const struct attn_problem *p, const void *param)
 {
     const struct mix *fault = param;
 
-    return fault->fits(p) && some_row_mixes(p);
+    return fault->fits(p) && attn_any_row_mixes(p);
 }
 
 /* A row that reads, and that the view puts elsewhere. */
@@ -205,16 +187,9 @@ static bool off_diagonal(const struct attn_problem *p, const void *param)
 
 static bool asymmetric_output(const struct attn_problem *p, const void *param)
 {
-    const struct attn_tensor *W = &p->in[ATTN_IN_W_O];
-
     (void)param;
-    if (!square_output(p) || !some_row_mixes(p))
-        return false;
-    for (size_t k = 0; k < W->dim[0]; k++)
-        for (size_t c = 0; c < k; c++)
-            if (attn_number(W, k * W->dim[1] + c) != attn_number(W, c * W->dim[1] + k))
-                return true;
-    return false;
+    return square_output(p) && attn_any_row_mixes(p) &&
+           attn_asymmetric(&p->in[ATTN_IN_W_O]);
 }
 
 static bool output_not_identity(const struct attn_problem *p, const void *param)
@@ -222,7 +197,7 @@ static bool output_not_identity(const struct attn_problem *p, const void *param)
     const struct attn_tensor *W = &p->in[ATTN_IN_W_O];
 
     (void)param;
-    if (!square_output(p) || !some_row_mixes(p))
+    if (!square_output(p) || !attn_any_row_mixes(p))
         return false;
     for (size_t n = 0; n < attn_tensor_count(W); n++)
         if (attn_number(W, n) != (n % (W->dim[1] + 1) == 0 ? 1.0 : 0.0))
@@ -234,8 +209,8 @@ static bool output_not_identity(const struct attn_problem *p, const void *param)
 
 static const struct mix KEYS = {one_width, keys_mixed, false, false};
 static const struct mix TRANSPOSED = {one_length, transposed_weights, false, false};
-static const struct mix SUMMED = {several_heads, right_entry, true, false};
-static const struct mix BY_VIEW = {several_heads_and_rows, right_entry, false, true};
+static const struct mix SUMMED = {several_heads, values_mixed, true, false};
+static const struct mix BY_VIEW = {several_heads_and_rows, values_mixed, false, true};
 
 #define MIX(fault)                               \
     {                                            \
