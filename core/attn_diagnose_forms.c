@@ -148,7 +148,7 @@ static bool accept_products(const struct attn_walk *w, const struct attn_trace *
         if (c == 0.0 || (n > 0 && !w->p->score->bilinear) ||
             !products_are(w, right, ATTN_Q, ATTN_K, c))
             continue;
-        if ((objects & BEFORE) && w->p->rope.on &&
+        if ((objects & BEFORE) && attn_turn_of(w->p) != NULL &&
             !products_are(w, right, ATTN_Q_PRE, ATTN_K_PRE, c))
             continue;
         attn_form_saw(forms,

@@ -115,7 +115,7 @@ static void project_noise(struct attn_walk *w, const struct projection *part,
                     ? square(2.0 * unit_of(w) * value)
                     : product_variance(w, part, x.b, x.i - past, x.h * d + c, value));
         }
-        if (w->p->rope.on && part->turned && o == part->after)
+        if (attn_turn_of(w->p) != NULL && part->turned && o == part->after)
             turn_row(w, part, x.b, x.i, at, d);
     }
 }

@@ -134,7 +134,7 @@ static bool unmask_scores(const struct attn_problem *p, const struct attn_trace 
     if (masked_count > 0 && wrong > 0 && mask_known)
         return true;
 
-    const bool biased = (p->additive.p || p->alibi) && has_bias(right, S, masked);
+    const bool biased = attn_is_biased(p) && has_bias(right, S, masked);
 
     if (masked_count == 0 && !biased)
         return true;

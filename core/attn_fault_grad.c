@@ -341,12 +341,12 @@ static bool items(const struct attn_problem *p)
 
 static bool self_unturned(const struct attn_problem *p)
 {
-    return p->form.source == ATTN_SELF && !p->rope.on && p->d.T_past == 0;
+    return p->form.source == ATTN_SELF && attn_turn_of(p) == NULL && p->d.T_past == 0;
 }
 
 static bool turned(const struct attn_problem *p)
 {
-    return p->form.source != ATTN_PROJECTED && p->rope.on;
+    return p->form.source != ATTN_PROJECTED && attn_turn_of(p) != NULL;
 }
 
 static bool square_output(const struct attn_problem *p)
