@@ -5,6 +5,7 @@
  * Start reading at every_fault.
  */
 #include "make_candidate.h"
+#include "make_fault.h"
 
 #include <criterion/criterion.h>
 #include <math.h>
@@ -12,56 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SEEDS = 40000, PROBLEMS = 4 };
-
-/* ---- problems that show a fault ---------------------------------------------------- */
-
-static void fill(struct attn_tensor *t, double x)
-{
-    for (size_t n = 0; t->p && n < attn_tensor_count(t); n++)
-        ((double *)t->p)[n] = x;
-}
-
-/* Faults of range need numbers of a size that random ones do not have. */
-static void stretch(const char *fault, struct made *m)
-{
-    if (strcmp(fault, "softmax_overflow") == 0) {
-        m->p.scale_stated = true;
-        m->p.scale = 2000;
-        m->p.softcap = 0;
-    }
-    if (strcmp(fault, "fp16_mask_overflow_nan") == 0) {
-        fill(&m->p.in[ATTN_IN_Q], 7);
-        fill(&m->p.in[ATTN_IN_K], -7);
-        fill(&m->p.in[ATTN_IN_PAST_K], -7);
-        m->p.softcap = 0;
-    }
-}
-
-static bool next_problem(const struct attn_fault_row *fault, uint64_t *seed,
-                         struct made *m)
-{
-    for (; *seed < SEEDS; ++*seed) {
-        make_problem(m, *seed, ATTN_F64, 2 + *seed % 5, *seed % 4 == 0 ? 1 : 0,
-                     &MAKE_ALL);
-        stretch(attn_fault_name(fault), m);
-        make_prepare(m);
-        if (attn_fault_visible(fault, &m->p)) {
-            ++*seed;
-            return true;
-        }
-        make_free(m);
-    }
-    return false;
-}
-
-static bool is_forward(const struct attn_fault_row *fault)
-{
-    for (size_t s = 0; s < ATTN_STAGE_COUNT; s++)
-        if (attn_fault_swap(fault)->stage[s])
-            return true;
-    return false;
-}
+enum { PROBLEMS = 4 };
 
 /* ---- every fault ----------------------------------------------------------------------
  */
@@ -77,8 +29,7 @@ static void one(const struct attn_fault_row *fault, const struct made *m,
     struct attn_candidate c;
     struct attn_report report;
 
-    make_run(&m->p, make_everything(&m->p, ATTN_PATH_DENSE), ATTN_PATH_DENSE, NULL,
-             attn_fault_swap(fault), &r);
+    make_run_all(&m->p, ATTN_PATH_DENSE, attn_fault_swap(fault), &r);
     cr_assert(r.ok);
     c = candidate_of(&r.trace, objects);
     report = diagnose(&m->p, &c, NULL);
@@ -107,9 +58,9 @@ static struct tally every_fault(uint32_t objects, bool own_object)
         uint64_t seed = 1;
         struct made m;
 
-        if (!is_forward(fault))
+        if (!make_is_forward(fault))
             continue;
-        for (size_t shown = 0; shown < PROBLEMS && next_problem(fault, &seed, &m);
+        for (size_t shown = 0; shown < PROBLEMS && make_shows(fault, false, &seed, &m);
              shown++) {
             one(fault, &m, objects, own_object ? attn_fault_object(fault) : NULL, &all);
             make_free(&m);
@@ -221,15 +172,8 @@ Test(attn_diagnose, two_faults_are_both_found)
         for (uint64_t seed = 1; seed <= 6; seed++) {
             const struct attn_fault_row *a = attn_fault_find(PAIRS[n][0]);
             const struct attn_fault_row *b = attn_fault_find(PAIRS[n][1]);
-            const struct attn_dims d = {.B = 2,
-                                        .T_q = 5,
-                                        .T_kv = 5,
-                                        .d_model = 6,
-                                        .d_model_kv = 6,
-                                        .d_k = 3,
-                                        .d_v = 3,
-                                        .h = 2,
-                                        .h_kv = 2};
+            const struct attn_dims d =
+                MAKE_DIMS(5, 5, 6, .B = 2, .d_k = 3, .d_v = 3, .h = 2, .h_kv = 2);
             struct made m;
             struct attn_candidate c;
             struct attn_report report;
@@ -241,8 +185,7 @@ Test(attn_diagnose, two_faults_are_both_found)
             make_mask(&m, "causal")->arg[0] =
                 (struct attn_arg){.given = true, .number = ATTN_ALIGN_TOP_LEFT};
             make_prepare(&m);
-            make_run(&m.p, make_everything(&m.p, ATTN_PATH_DENSE), ATTN_PATH_DENSE, NULL,
-                     NULL, &r);
+            make_run_all(&m.p, ATTN_PATH_DENSE, NULL, &r);
             for (int s = 0; s < ATTN_STAGE_COUNT; s++) {
                 const struct attn_swap *swap = attn_fault_swap(b)->stage[s]
                                                    ? attn_fault_swap(b)

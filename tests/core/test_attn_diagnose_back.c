@@ -30,8 +30,7 @@ static void make_backward(struct backward *b, uint64_t seed)
     double *cotangent;
 
     make_problem(&b->m, seed, ATTN_F64, 5, 0, &may);
-    make_run(&b->m.p, make_everything(&b->m.p, ATTN_PATH_DENSE), ATTN_PATH_DENSE, NULL,
-             NULL, &b->r);
+    make_run_all(&b->m.p, ATTN_PATH_DENSE, NULL, &b->r);
     cr_assert(b->r.ok);
     b->ask = (struct attn_grad_ask){.of = b->m.p.form.has_output ? ATTN_Y : ATTN_H};
     attn_object_full_shape(&b->m.p, b->ask.of, &b->ask.cotangent);
@@ -39,9 +38,7 @@ static void make_backward(struct backward *b, uint64_t seed)
         make_block(&b->m, attn_tensor_count(&b->ask.cotangent) * sizeof(double));
     for (size_t n = 0; n < attn_tensor_count(&b->ask.cotangent); n++)
         cotangent[n] = make_normal(&b->m);
-    b->arena = (struct attn_arena){.size = attn_grad_bytes(&b->m.p, &b->ask)};
-    if (posix_memalign((void **)&b->arena.base, 64, b->arena.size + 1) != 0)
-        abort();
+    b->arena = make_arena(attn_grad_bytes(&b->m.p, &b->ask));
     cr_assert(attn_grad(&b->m.p, &b->r.trace, &b->ask, &b->arena, NULL, &b->grads, &err),
               "seed %llu: code %d at %s, %zu of %zu", (unsigned long long)seed,
               (int)err.code, err.object, err.got, err.want);

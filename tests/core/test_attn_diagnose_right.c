@@ -83,8 +83,7 @@ static void honest(uint64_t seed, enum attn_precision precision, uint32_t object
             round_tensor(precision, &low.in[n]);
         }
     rounding = precision;
-    make_run(&low, make_everything(&low, ATTN_PATH_DENSE), ATTN_PATH_DENSE, NULL,
-             at_once ? &ROUND_ALL : NULL, &r);
+    make_run_all(&low, ATTN_PATH_DENSE, at_once ? &ROUND_ALL : NULL, &r);
     cr_assert(r.ok);
     for (int o = ATTN_Q_PRE; o < ATTN_OBJECT_COUNT; o++)
         round_tensor(precision, &r.trace.t[o]);

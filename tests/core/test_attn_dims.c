@@ -1,19 +1,9 @@
 /* test_attn_dims.c - the tables of inputs and axes. */
 #include "core/attn_core.h"
+#include "make_problem.h"
 
 #include <criterion/criterion.h>
 #include <string.h>
-
-static const struct attn_dims D = {.B = 2,
-                                   .T_q = 3,
-                                   .T_kv = 5,
-                                   .T_past = 1,
-                                   .d_model = 7,
-                                   .d_model_kv = 11,
-                                   .d_k = 13,
-                                   .d_v = 17,
-                                   .h = 6,
-                                   .h_kv = 2};
 
 Test(attn_dims, sizes_and_names)
 {
@@ -41,7 +31,8 @@ Test(attn_dims, sizes_and_names)
 
     cr_assert_eq(ATTN_COUNT(axes), ATTN_AX_COUNT - 1);
     for (size_t n = 0; n < ATTN_COUNT(axes); n++) {
-        cr_assert_eq(attn_axis_size(&D, axes[n].axis), axes[n].size, "%s", axes[n].name);
+        cr_assert_eq(attn_axis_size(&MAKE_DISTINCT, axes[n].axis), axes[n].size, "%s",
+                     axes[n].name);
         cr_assert_str_eq(attn_axis_name(axes[n].axis), axes[n].name);
     }
 }

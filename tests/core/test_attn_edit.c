@@ -22,15 +22,8 @@ static void refused(const struct attn_problem *p, struct attn_edit edit,
 
 Test(attn_edit, refusals_name_both_numbers)
 {
-    const struct attn_dims d = {.B = 1,
-                                .T_q = 3,
-                                .T_kv = 3,
-                                .d_model = 4,
-                                .d_model_kv = 4,
-                                .d_k = 2,
-                                .d_v = 5,
-                                .h = 3,
-                                .h_kv = 1};
+    const struct attn_dims d =
+        MAKE_DIMS(3, 3, 4, .B = 1, .d_k = 2, .d_v = 5, .h = 3, .h_kv = 1);
     struct made m;
     struct attn_edit edit;
     double numbers[40] = {0};

@@ -1,11 +1,12 @@
 /*
  * test_attn_fault.c - the mutation matrix: every fault, on problems that can show it, is
  * caught first by its named check, and its object is the first incorrect one.
- * Not here: broken stages that are no fault of the catalogue (test_attn_audit.c).
+ * Not here: broken stages that are no fault of the catalogue
+ * (test_attn_audit_broken.c).
  * Start reading at every_fault_is_caught.
  */
-#include "core/attn_core.h"
-#include "make_problem.h"
+#include "make_audit.h"
+#include "make_fault.h"
 
 #include <criterion/criterion.h>
 #include <math.h>
@@ -13,108 +14,34 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SEEDS = 40000, PROBLEMS = 4 };
-
-/* ---- problems that show a fault ---------------------------------------------------- */
-
-static void fill(struct attn_tensor *t, double x)
-{
-    for (size_t n = 0; t->p && n < attn_tensor_count(t); n++)
-        if (t->dtype == ATTN_F64)
-            ((double *)t->p)[n] = x;
-        else
-            ((float *)t->p)[n] = (float)x;
-}
-
-/* Faults of range need numbers of a size that random ones do not have. */
-static void stretch(const char *fault, struct made *m)
-{
-    if (strcmp(fault, "softmax_overflow") == 0) {
-        m->p.scale_stated = true;
-        m->p.scale = 2000;
-        m->p.softcap = 0;
-    }
-    if (strcmp(fault, "fp16_mask_overflow_nan") == 0) {
-        fill(&m->p.in[ATTN_IN_Q], 7);
-        fill(&m->p.in[ATTN_IN_K], -7);
-        fill(&m->p.in[ATTN_IN_PAST_K], -7);
-        m->p.softcap = 0;
-    }
-}
-
-/* The next problem from *seed on that can show the fault; false when none is left. */
-static bool next_problem(const struct attn_fault_row *fault, uint64_t *seed,
-                         struct made *m)
-{
-    for (; *seed < SEEDS; ++*seed) {
-        const enum attn_dtype dtype = *seed % 3 == 0 ? ATTN_F32 : ATTN_F64;
-
-        make_problem(m, *seed, dtype, 2 + *seed % 5, *seed % 4 == 0 ? 1 : 0, &MAKE_ALL);
-        stretch(attn_fault_name(fault), m);
-        make_prepare(m);
-        if (attn_fault_visible(fault, &m->p)) {
-            ++*seed;
-            return true;
-        }
-        make_free(m);
-    }
-    return false;
-}
+enum { PROBLEMS = 4 };
 
 /* ---- one fault, one problem -------------------------------------------------------- */
 
-/* Faults of the backward pass replace no stage of the layer. */
-static bool is_forward(const struct attn_fault_row *fault)
+/* The audit of a run with the fault. */
+static struct attn_audit audit(const struct attn_fault_row *fault, const struct made *m)
 {
-    const struct attn_swap *swap = attn_fault_swap(fault);
-
-    for (size_t s = 0; swap && s < ATTN_STAGE_COUNT; s++)
-        if (swap->stage[s])
-            return true;
-    return false;
-}
-
-static bool audit(const struct made *m, const struct attn_swap *swap,
-                  struct attn_audit *audit)
-{
-    struct attn_err err = {0};
-    struct attn_arena arena = {0};
+    struct audited a;
     struct ran r;
-    bool ok;
 
-    make_run(&m->p, make_everything(&m->p, ATTN_PATH_DENSE), ATTN_PATH_DENSE, NULL, swap,
-             &r);
+    make_run_all(&m->p, ATTN_PATH_DENSE, attn_fault_swap(fault), &r);
     cr_assert(r.ok);
-    arena.size = attn_audit_bytes(&m->p, &r.plan, ATTN_AUDIT_FULL);
-    if (posix_memalign((void **)&arena.base, 64, arena.size) != 0)
-        abort();
-    memset(arena.base, 0xff, arena.size);
-    ok = attn_audit_trace(&m->p, &r.plan, &r.trace, NULL, ATTN_AUDIT_FULL, m->seed, swap,
-                          &arena, NULL, audit, &err);
-    free(arena.base);
+    a = make_audit(&m->p, &r, ATTN_AUDIT_FULL, m->seed, attn_fault_swap(fault));
+    cr_assert(a.ok);
     make_run_free(&r);
-    return ok;
-}
-
-static const char *first_failing(const struct attn_audit *audit)
-{
-    for (size_t n = 0; n < audit->count; n++)
-        if (audit->finding[n].status == ATTN_FAIL)
-            return audit->finding[n].row->id;
-    return "nothing";
+    return a.audit;
 }
 
 static bool caught(const struct attn_fault_row *fault, const struct made *m)
 {
-    struct attn_audit a;
+    const struct attn_audit a = audit(fault, m);
     const char *object = attn_fault_object(fault);
 
-    cr_assert(audit(m, attn_fault_swap(fault), &a));
     if (a.first_incorrect && strcmp(a.first_incorrect, object) == 0 &&
-        strcmp(first_failing(&a), attn_fault_caught_by(fault)) == 0)
+        strcmp(make_first_failing(&a), attn_fault_caught_by(fault)) == 0)
         return true;
     fprintf(stderr, "%s, seed %llu: %s says %s first, %s should say %s\n",
-            attn_fault_name(fault), (unsigned long long)m->seed, first_failing(&a),
+            attn_fault_name(fault), (unsigned long long)m->seed, make_first_failing(&a),
             a.first_incorrect ? a.first_incorrect : "nothing",
             attn_fault_caught_by(fault), object);
     return false;
@@ -130,9 +57,9 @@ Test(attn_fault, every_fault_is_caught)
         struct made m;
         size_t shown = 0;
 
-        if (!is_forward(fault))
+        if (!make_is_forward(fault))
             continue;
-        while (shown < PROBLEMS && next_problem(fault, &seed, &m)) {
+        while (shown < PROBLEMS && make_shows(fault, true, &seed, &m)) {
             missed += !caught(fault, &m);
             shown++;
             make_free(&m);
@@ -164,13 +91,12 @@ static bool asks_for_more(const struct attn_fault_row *fault)
 /* Where a fault says that a problem cannot show it, it must indeed change nothing. */
 static bool hidden(const struct attn_fault_row *fault, const struct made *m)
 {
-    struct attn_audit a;
+    const struct attn_audit a = audit(fault, m);
 
-    cr_assert(audit(m, attn_fault_swap(fault), &a));
     if (a.status == ATTN_PASS)
         return true;
     fprintf(stderr, "%s, seed %llu: hidden, yet %s fails\n", attn_fault_name(fault),
-            (unsigned long long)m->seed, first_failing(&a));
+            (unsigned long long)m->seed, make_first_failing(&a));
     return false;
 }
 
@@ -186,7 +112,7 @@ Test(attn_fault, what_is_hidden_changes_nothing)
         for (size_t n = 0; n < attn_fault_count(); n++) {
             const struct attn_fault_row *fault = attn_fault_at(n);
 
-            if (is_forward(fault) && !attn_fault_visible(fault, &m.p) &&
+            if (make_is_forward(fault) && !attn_fault_visible(fault, &m.p) &&
                 !asks_for_more(fault))
                 wrong += !hidden(fault, &m);
         }
@@ -274,7 +200,7 @@ static const char *const NAMES[] = {
 Test(attn_fault, rows_are_complete_and_named_once)
 {
     for (size_t n = 0; n < ATTN_COUNT(NAMES); n++)
-        cr_assert(attn_fault_find(NAMES[n]) && is_forward(attn_fault_find(NAMES[n])),
+        cr_assert(attn_fault_find(NAMES[n]) && make_is_forward(attn_fault_find(NAMES[n])),
                   "%s", NAMES[n]);
     for (size_t n = 0; n < attn_fault_count(); n++) {
         const struct attn_fault_row *fault = attn_fault_at(n);
@@ -283,7 +209,7 @@ Test(attn_fault, rows_are_complete_and_named_once)
         cr_assert_gt(strlen(attn_fault_explanation(fault)), 10);
         cr_assert_gt(strlen(attn_fault_fix(fault)), 10);
         cr_assert_gt(strlen(attn_fault_visible_when(fault)), 0);
-        if (is_forward(fault))
+        if (make_is_forward(fault))
             cr_assert_geq(attn_object_find(attn_fault_object(fault)), 0);
     }
     cr_assert_null(attn_fault_find("no_such_fault"));

@@ -91,15 +91,8 @@ static size_t dropped(const struct made *m, double p, uint64_t seed, double *out
 Test(attn_fault_set, dropout_drops_the_share_asked)
 {
     static double a[T * T], b[T * T];
-    const struct attn_dims d = {.B = 1,
-                                .T_q = T,
-                                .T_kv = T,
-                                .d_model = 4,
-                                .d_model_kv = 4,
-                                .h = 1,
-                                .h_kv = 1,
-                                .d_k = 4,
-                                .d_v = 4};
+    const struct attn_dims d =
+        MAKE_DIMS(T, T, 4, .B = 1, .d_k = 4, .d_v = 4, .h = 1, .h_kv = 1);
     struct made m;
 
     make_plain(&m, 5, ATTN_F64, ATTN_SELF, d);

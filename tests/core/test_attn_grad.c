@@ -124,15 +124,8 @@ Test(attn_grad, unread_infinite_dA_stays_out_of_dS)
     struct asked_grads g = {0};
 
     make_plain(&g.made, 5, ATTN_F64, ATTN_PROJECTED,
-               (struct attn_dims){.B = 1,
-                                  .T_q = 2,
-                                  .T_kv = 3,
-                                  .d_model = 4,
-                                  .d_model_kv = 4,
-                                  .d_k = 2,
-                                  .d_v = 5,
-                                  .h = 1,
-                                  .h_kv = 1});
+               (struct attn_dims)MAKE_DIMS(2, 3, 4, .B = 1, .d_k = 2, .d_v = 5, .h = 1,
+                                           .h_kv = 1));
     struct attn_mask *padding = make_mask(&g.made, "padding");
     static const int64_t length = 2;
 
@@ -261,15 +254,13 @@ Test(attn_grad, one_alone_is_the_same)
         cr_assert(all.ok);
         for (int which = 0; which < ATTN_GRADIENT_COUNT; which++) {
             struct attn_grad_ask ask = all.ask;
-            struct attn_arena arena = {0};
+            struct attn_arena arena;
             struct attn_grads grads;
 
             if (all.grads.t[which].p == NULL)
                 continue;
             ask.with_respect_to = ATTN_BIT(which);
-            arena.size = attn_grad_bytes(&all.made.p, &ask);
-            cr_assert_eq(posix_memalign((void **)&arena.base, 64, arena.size + 64), 0);
-            memset(arena.base, 0xff, arena.size);
+            arena = make_arena(attn_grad_bytes(&all.made.p, &ask));
             cr_assert(attn_grad(&all.made.p, &all.ran.trace, &ask, &arena, NULL, &grads,
                                 &all.err),
                       "%s: code %d", ATTN_GRADIENTS[which].name, (int)all.err.code);
@@ -299,12 +290,11 @@ Test(attn_grad, the_order_of_helpers_does_not_matter)
     for (uint64_t seed = 800; seed < 830; seed++) {
         struct asked_grads g;
         struct attn_grads other;
-        struct attn_arena arena = {0};
+        struct attn_arena arena;
 
         make_grads_draw(&g, seed, ATTN_F64);
         make_grads(&g);
-        arena.size = attn_grad_bytes(&g.made.p, &g.ask);
-        cr_assert_eq(posix_memalign((void **)&arena.base, 64, arena.size), 0);
+        arena = make_arena(attn_grad_bytes(&g.made.p, &g.ask));
         cr_assert(
             attn_grad(&g.made.p, &g.ran.trace, &g.ask, &arena, &exec, &other, &g.err));
         for (int which = 0; which < ATTN_GRADIENT_COUNT; which++)
@@ -364,15 +354,8 @@ Test(attn_grad, ln_3_example)
     struct asked_grads g = {0};
 
     make_plain(&g.made, 1, ATTN_F64, ATTN_PROJECTED,
-               (struct attn_dims){.B = 1,
-                                  .T_q = 1,
-                                  .T_kv = 2,
-                                  .d_model = 1,
-                                  .d_model_kv = 1,
-                                  .d_k = 1,
-                                  .d_v = 1,
-                                  .h = 1,
-                                  .h_kv = 1});
+               (struct attn_dims)MAKE_DIMS(1, 2, 1, .B = 1, .d_k = 1, .d_v = 1, .h = 1,
+                                           .h_kv = 1));
     *(double *)g.made.p.in[ATTN_IN_Q].p = 1;
     memcpy(g.made.p.in[ATTN_IN_K].p, (double[]){0, log(3)}, 2 * sizeof(double));
     memcpy(g.made.p.in[ATTN_IN_V].p, (double[]){2, 6}, 2 * sizeof(double));

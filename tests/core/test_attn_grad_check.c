@@ -17,13 +17,12 @@ Test(attn_grad_check, every_entry_passes_the_check)
 
     for (uint64_t seed = 100; seed < 160; seed++) {
         struct asked_grads g;
-        struct attn_arena scratch = {0};
+        struct attn_arena scratch;
 
         make_grads_draw(&g, seed, ATTN_F64);
         make_grads(&g);
         cr_assert(g.ok, "seed %llu: code %d", (unsigned long long)seed, (int)g.err.code);
-        scratch.size = attn_grad_check_bytes(&g.made.p, &g.ask);
-        cr_assert_eq(posix_memalign((void **)&scratch.base, 64, scratch.size), 0);
+        scratch = make_arena(attn_grad_check_bytes(&g.made.p, &g.ask));
         cr_assert(attn_grad_check_run(&g.made.p, &g.ask, SIZE_MAX, seed, &scratch, NULL,
                                       &g.grads, &g.err),
                   "seed %llu: check failed to run, code %d at %s",
@@ -68,7 +67,7 @@ Test(attn_grad_check, check_finds_one_wrong_entry)
     for (int which = 0; which < ATTN_GRADIENT_COUNT; which++)
         for (uint64_t seed = 100; seed < 160; seed++) {
             struct asked_grads g;
-            struct attn_arena scratch = {0};
+            struct attn_arena scratch;
 
             make_grads_draw(&g, seed, ATTN_F64);
             make_grads(&g);
@@ -84,8 +83,7 @@ Test(attn_grad_check, check_finds_one_wrong_entry)
             memcpy(copy, t->p, attn_tensor_count(t) * sizeof *copy);
             copy[at] += 1e-3 * fmax(1, fabs(copy[at]));
             t->p = copy;
-            scratch.size = attn_grad_check_bytes(&g.made.p, &g.ask);
-            cr_assert_eq(posix_memalign((void **)&scratch.base, 64, scratch.size), 0);
+            scratch = make_arena(attn_grad_check_bytes(&g.made.p, &g.ask));
             cr_assert(attn_grad_check_run(&g.made.p, &g.ask, SIZE_MAX, seed, &scratch,
                                           NULL, &g.grads, &g.err));
             if (which != ATTN_D_ADDITIVE || !g.grads.check.pass) {

@@ -1,6 +1,7 @@
 /* test_attn_objects.c - the table is in dependency order, complete, and gives right
  * shapes. */
 #include "core/attn_core.h"
+#include "make_problem.h"
 
 #include <criterion/criterion.h>
 #include <string.h>
@@ -9,16 +10,7 @@ static struct attn_problem layer(enum attn_source source)
 {
     return (struct attn_problem){
         .dtype = ATTN_F32,
-        .d = {.B = 2,
-              .T_q = 3,
-              .T_kv = 5,
-              .T_past = 1,
-              .d_model = 7,
-              .d_model_kv = 11,
-              .d_k = 13,
-              .d_v = 17,
-              .h = 6,
-              .h_kv = 2},
+        .d = MAKE_DISTINCT,
         .form = {.batch_axis = true,
                  .head_axis = true,
                  .has_output = true,

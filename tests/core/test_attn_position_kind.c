@@ -14,16 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const struct attn_dims SIZES = {.B = 2,
-                                       .T_q = 3,
-                                       .T_kv = 5,
-                                       .T_past = 2,
-                                       .d_model = 7,
-                                       .d_model_kv = 7,
-                                       .d_k = 6,
-                                       .d_v = 4,
-                                       .h = 4,
-                                       .h_kv = 2};
+static const struct attn_dims SIZES =
+    MAKE_DIMS(3, 5, 7, .B = 2, .T_past = 2, .d_k = 6, .d_v = 4, .h = 4, .h_kv = 2);
 
 /* ---- two kinds of this file -------------------------------------------------------- */
 
@@ -79,8 +71,7 @@ Test(attn_position_kind, rows_are_turned_where_they_stand)
         struct ran r;
 
         make(&m, (enum attn_dtype)dtype);
-        make_run(&m.p, make_everything(&m.p, ATTN_PATH_DENSE), ATTN_PATH_DENSE, NULL,
-                 NULL, &r);
+        make_run_all(&m.p, ATTN_PATH_DENSE, NULL, &r);
         cr_assert(r.ok);
         cr_assert_neq(r.trace.t[ATTN_Q_PRE].p, r.trace.t[ATTN_Q].p);
         for (size_t i = 0; i < 3; i++) {
@@ -134,7 +125,7 @@ static void passes_audit(const struct made *m, enum attn_path path)
     struct attn_audit audit;
     struct ran r;
 
-    make_run(&m->p, make_everything(&m->p, path), path, NULL, NULL, &r);
+    make_run_all(&m->p, path, NULL, &r);
     cr_assert(r.ok);
     arena.size = attn_audit_bytes(&m->p, &r.plan, ATTN_AUDIT_FULL);
     arena.base = aligned_alloc(ATTN_ALIGN, (arena.size + 63) / 64 * 64);

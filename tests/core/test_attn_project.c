@@ -13,15 +13,8 @@
 /* X W with heads side by side: head i owns columns i*d … (i+1)*d - 1. */
 Test(attn_project, worked_numbers)
 {
-    const struct attn_dims d = {.B = 1,
-                                .T_q = 2,
-                                .T_kv = 2,
-                                .d_model = 2,
-                                .d_model_kv = 2,
-                                .d_k = 1,
-                                .d_v = 2,
-                                .h = 2,
-                                .h_kv = 1};
+    const struct attn_dims d =
+        MAKE_DIMS(2, 2, 2, .B = 1, .d_k = 1, .d_v = 2, .h = 2, .h_kv = 1);
     const double X[] = {1, 2, 3, 4}, W_Q[] = {1, 10, 100, 1000}, W_K[] = {1, -1};
     const double W_V[] = {1, 0, 0, 2}, b_V[] = {0.5, 0};
     const double Q[] = {201, 403, 2010, 4030}, K[] = {-1, -1}, V[] = {1.5, 4, 3.5, 8};
@@ -34,8 +27,7 @@ Test(attn_project, worked_numbers)
     memcpy(m.p.in[ATTN_IN_W_K].p, W_K, sizeof W_K);
     memcpy(m.p.in[ATTN_IN_W_V].p, W_V, sizeof W_V);
     m.p.in[ATTN_IN_B_V] = (struct attn_tensor){ATTN_F64, 1, {2}, (void *)b_V};
-    make_run(&m.p, make_everything(&m.p, ATTN_PATH_DENSE), ATTN_PATH_DENSE, NULL, NULL,
-             &r);
+    make_run_all(&m.p, ATTN_PATH_DENSE, NULL, &r);
     cr_assert(r.ok);
     cr_assert_arr_eq(r.trace.t[ATTN_Q].p, Q, sizeof Q);
     cr_assert_arr_eq(r.trace.t[ATTN_K].p, K, sizeof K);
@@ -48,22 +40,13 @@ Test(attn_project, worked_numbers)
 /* What was given or cached arrives bit for bit, cached rows first. */
 Test(attn_project, given_rows_keep_their_bits)
 {
-    const struct attn_dims d = {.B = 2,
-                                .T_q = 3,
-                                .T_kv = 5,
-                                .T_past = 2,
-                                .d_model = 4,
-                                .d_model_kv = 4,
-                                .d_k = 6,
-                                .d_v = 3,
-                                .h = 4,
-                                .h_kv = 2};
+    const struct attn_dims d =
+        MAKE_DIMS(3, 5, 4, .B = 2, .T_past = 2, .d_k = 6, .d_v = 3, .h = 4, .h_kv = 2);
     struct made m;
     struct ran r;
 
     make_plain(&m, 2, ATTN_F32, ATTN_PROJECTED, d);
-    make_run(&m.p, make_everything(&m.p, ATTN_PATH_DENSE), ATTN_PATH_DENSE, NULL, NULL,
-             &r);
+    make_run_all(&m.p, ATTN_PATH_DENSE, NULL, &r);
     cr_assert(r.ok);
     cr_assert(make_same_bits(&m.p.in[ATTN_IN_Q], &r.trace.t[ATTN_Q], "Q"));
     for (size_t b = 0; b < d.B; b++)
@@ -83,15 +66,8 @@ Test(attn_project, given_rows_keep_their_bits)
 /* A row that reads nothing has H = 0 and so Y = b_O. */
 Test(attn_project, empty_rows_answer_the_output_bias)
 {
-    const struct attn_dims d = {.B = 1,
-                                .T_q = 4,
-                                .T_kv = 4,
-                                .d_model = 3,
-                                .d_model_kv = 3,
-                                .d_k = 2,
-                                .d_v = 2,
-                                .h = 2,
-                                .h_kv = 2};
+    const struct attn_dims d =
+        MAKE_DIMS(4, 4, 3, .B = 1, .d_k = 2, .d_v = 2, .h = 2, .h_kv = 2);
     const double b_O[] = {1.25, -3, 0.1};
     const int64_t none = 0;
     struct made m;

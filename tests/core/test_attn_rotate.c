@@ -11,16 +11,8 @@
 #include <math.h>
 #include <string.h>
 
-static const struct attn_dims SIZES = {.B = 2,
-                                       .T_q = 3,
-                                       .T_kv = 5,
-                                       .T_past = 2,
-                                       .d_model = 7,
-                                       .d_model_kv = 7,
-                                       .d_k = 6,
-                                       .d_v = 4,
-                                       .h = 4,
-                                       .h_kv = 2};
+static const struct attn_dims SIZES =
+    MAKE_DIMS(3, 5, 7, .B = 2, .T_past = 2, .d_k = 6, .d_v = 4, .h = 4, .h_kv = 2);
 
 static void make_rope(struct made *m, enum attn_dtype dtype, enum attn_rope_layout layout)
 {
@@ -56,8 +48,7 @@ Test(attn_rotate, blocks_are_rows)
             struct ran r;
 
             make_rope(&m, (enum attn_dtype)dtype, (enum attn_rope_layout)layout);
-            make_run(&m.p, make_everything(&m.p, ATTN_PATH_DENSE), ATTN_PATH_DENSE, NULL,
-                     NULL, &r);
+            make_run_all(&m.p, ATTN_PATH_DENSE, NULL, &r);
             cr_assert(r.ok);
             check_rows(&m.p, attn_slice(&r.trace.t[ATTN_Q_PRE], 0, 3),
                        attn_slice(&r.trace.t[ATTN_Q], 0, 3), 0, attn_rope_position_q);

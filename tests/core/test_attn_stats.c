@@ -17,15 +17,6 @@
    anew. */
 static const double TOLERANCE = 1e-13;
 
-static struct attn_arena arena_of(size_t size)
-{
-    struct attn_arena arena = {.size = size};
-
-    cr_assert_eq(posix_memalign((void **)&arena.base, 64, size), 0);
-    memset(arena.base, 0xff, size);
-    return arena;
-}
-
 static void near(double got, double want, const char *what, uint64_t seed)
 {
     cr_assert_leq(fabs(got - want), TOLERANCE * fmax(1, fabs(want)),
@@ -40,24 +31,16 @@ Test(attn_stats, ln_3_example)
     struct ran r;
     struct attn_row_trace row;
     struct attn_row_stats stats;
-    struct attn_arena arena = arena_of(1 << 16);
+    struct attn_arena arena = make_arena(1 << 16);
     struct attn_err err = {0};
 
     make_plain(&m, 1, ATTN_F64, ATTN_PROJECTED,
-               (struct attn_dims){.B = 1,
-                                  .T_q = 1,
-                                  .T_kv = 2,
-                                  .d_model = 1,
-                                  .d_model_kv = 1,
-                                  .d_k = 1,
-                                  .d_v = 1,
-                                  .h = 1,
-                                  .h_kv = 1});
+               (struct attn_dims)MAKE_DIMS(1, 2, 1, .B = 1, .d_k = 1, .d_v = 1, .h = 1,
+                                           .h_kv = 1));
     *(double *)m.p.in[ATTN_IN_Q].p = 1;
     memcpy(m.p.in[ATTN_IN_K].p, (double[]){0, log(3)}, 2 * sizeof(double));
     memcpy(m.p.in[ATTN_IN_V].p, (double[]){2, 6}, 2 * sizeof(double));
-    make_run(&m.p, make_everything(&m.p, ATTN_PATH_DENSE), ATTN_PATH_DENSE, NULL, NULL,
-             &r);
+    make_run_all(&m.p, ATTN_PATH_DENSE, NULL, &r);
     cr_assert(attn_row_trace(&m.p, &r.trace, 0, 0, 0, &arena, &row, &err));
     cr_assert_eq(row.count, 2);
     near(row.weight[0], 0.25, "weight", 1);
@@ -89,7 +72,7 @@ static void row_matches(const struct made *m, const struct attn_trace *trace,
     const struct attn_dims *d = &m->p.d;
     const size_t first = ((b * d->h + h) * d->T_q + i) * d->T_kv;
     const size_t out = ((b * d->h + h) * d->T_q + i) * d->d_v;
-    struct attn_arena arena = arena_of(1 << 16);
+    struct attn_arena arena = make_arena(1 << 16);
     struct attn_row_trace row;
     struct attn_err err = {0};
     size_t n = 0;
@@ -141,7 +124,7 @@ Test(attn_stats, rows_match_reference)
         struct ref_layer ref;
 
         make_problem(&m, seed, ATTN_F64, 6, 0, &MAKE_ALL);
-        make_run(&m.p, make_everything(&m.p, path), path, NULL, NULL, &r);
+        make_run_all(&m.p, path, NULL, &r);
         cr_assert(r.ok);
         ref_forward(&m.p, &ref);
         for (size_t row = 0; row < m.p.d.B * m.p.d.h * m.p.d.T_q; row++)
@@ -162,19 +145,12 @@ Test(attn_stats, derivative_is_the_derivative)
         struct made m;
         struct ran r;
         struct attn_row_trace row;
-        struct attn_arena arena = arena_of(1 << 16);
+        struct attn_arena arena = make_arena(1 << 16);
         struct attn_err err = {0};
 
         make_plain(&m, 1, ATTN_F64, ATTN_PROJECTED,
-                   (struct attn_dims){.B = 1,
-                                      .T_q = 1,
-                                      .T_kv = 3,
-                                      .d_model = 1,
-                                      .d_model_kv = 1,
-                                      .d_k = 1,
-                                      .d_v = 1,
-                                      .h = 1,
-                                      .h_kv = 1});
+                   (struct attn_dims)MAKE_DIMS(1, 3, 1, .B = 1, .d_k = 1, .d_v = 1,
+                                               .h = 1, .h_kv = 1));
         *(double *)m.p.in[ATTN_IN_Q].p = 1;
         memcpy(m.p.in[ATTN_IN_K].p, s, sizeof s);
         memcpy(m.p.in[ATTN_IN_V].p, v, sizeof v);
@@ -184,8 +160,7 @@ Test(attn_stats, derivative_is_the_derivative)
             *logit = 0.5;
             m.p.in[ATTN_IN_SINK] = (struct attn_tensor){ATTN_F64, 1, {1}, logit};
         }
-        make_run(&m.p, make_everything(&m.p, ATTN_PATH_DENSE), ATTN_PATH_DENSE, NULL,
-                 NULL, &r);
+        make_run_all(&m.p, ATTN_PATH_DENSE, NULL, &r);
         cr_assert(attn_row_trace(&m.p, &r.trace, 0, 0, 0, &arena, &row, &err));
         for (size_t j = 0; j < 3; j++) {
             double side[2];
@@ -224,8 +199,7 @@ Test(attn_stats, entropy_needs_A_and_skips_empty_rows)
         size_t rows = 0;
 
         make_problem(&m, seed, ATTN_F64, 6, 0, &MAKE_ALL);
-        make_run(&m.p, make_everything(&m.p, ATTN_PATH_DENSE), ATTN_PATH_DENSE, NULL,
-                 NULL, &r);
+        make_run_all(&m.p, ATTN_PATH_DENSE, NULL, &r);
         ref_forward(&m.p, &ref);
         for (size_t row = 0; row < d->B * d->h * d->T_q; row++) {
             long double entropy = 0;
@@ -266,7 +240,7 @@ Test(attn_stats, variance_of_S_raw)
         struct ran r;
         struct ref_layer ref;
         struct attn_score_stats stats;
-        struct attn_arena arena = arena_of(1 << 16);
+        struct attn_arena arena = make_arena(1 << 16);
         struct attn_err err = {0};
         const struct attn_dims *d = &m.p.d;
         const size_t pairs = (make_problem(&m, seed, ATTN_F64, 6, 0, &MAKE_ALL),
@@ -274,8 +248,7 @@ Test(attn_stats, variance_of_S_raw)
         long double sum = 0, squares = 0, most;
         size_t rows = 0, saturated = 0;
 
-        make_run(&m.p, make_everything(&m.p, ATTN_PATH_DENSE), ATTN_PATH_DENSE, NULL,
-                 NULL, &r);
+        make_run_all(&m.p, ATTN_PATH_DENSE, NULL, &r);
         ref_forward(&m.p, &ref);
         for (size_t n = 0; n < pairs; n++)
             sum += ref.t[ATTN_S_RAW][n];
@@ -313,19 +286,12 @@ Test(attn_stats, unit_variance_gives_d_k)
     struct made m;
     struct ran r;
     struct attn_score_stats stats;
-    struct attn_arena arena = arena_of(1 << 16);
+    struct attn_arena arena = make_arena(1 << 16);
     struct attn_err err = {0};
 
     make_plain(&m, 3, ATTN_F64, ATTN_PROJECTED,
-               (struct attn_dims){.B = 1,
-                                  .T_q = 128,
-                                  .T_kv = 128,
-                                  .d_model = 4,
-                                  .d_model_kv = 4,
-                                  .d_k = 64,
-                                  .d_v = 3,
-                                  .h = 1,
-                                  .h_kv = 1});
+               (struct attn_dims)MAKE_DIMS(128, 128, 4, .B = 1, .d_k = 64, .d_v = 3,
+                                           .h = 1, .h_kv = 1));
     make_run(&m.p, 0, ATTN_PATH_DENSE, NULL, NULL, &r);
     cr_assert(attn_score_statistics(&m.p, &r.trace, &arena, &stats, &err));
     cr_assert_leq(fabs(stats.variance / 64 - 1), 0.1);
@@ -342,7 +308,7 @@ Test(attn_stats, places_outside_are_refused)
     struct made m;
     struct ran r;
     struct attn_row_trace row;
-    struct attn_arena arena = arena_of(1 << 16);
+    struct attn_arena arena = make_arena(1 << 16);
     static const struct {
         size_t at[3];
         const char *object;
@@ -354,15 +320,8 @@ Test(attn_stats, places_outside_are_refused)
     };
 
     make_plain(&m, 3, ATTN_F64, ATTN_SELF,
-               (struct attn_dims){.B = 2,
-                                  .T_q = 4,
-                                  .T_kv = 4,
-                                  .d_model = 5,
-                                  .d_model_kv = 5,
-                                  .d_k = 2,
-                                  .d_v = 6,
-                                  .h = 3,
-                                  .h_kv = 1});
+               (struct attn_dims)MAKE_DIMS(4, 4, 5, .B = 2, .d_k = 2, .d_v = 6, .h = 3,
+                                           .h_kv = 1));
     make_run(&m.p, 0, ATTN_PATH_DENSE, NULL, NULL, &r);
     for (size_t n = 0; n < ATTN_COUNT(rows); n++) {
         struct attn_err err = {0};

@@ -24,18 +24,24 @@ struct attn_edit make_edit(const char *target, const char *change)
 
 void make_baseline(struct ablated *a, enum attn_path path)
 {
-    make_run(&a->made.p, make_everything(&a->made.p, path), path, NULL, NULL, &a->ran);
+    make_run_all(&a->made.p, path, NULL, &a->ran);
     cr_assert(a->ran.ok, "seed %llu: code %d at %s", (unsigned long long)a->made.seed,
               (int)a->ran.err.code, a->ran.err.object);
 }
 
 void make_ablated(struct ablated *a, const struct attn_edit *edit, size_t edits)
 {
-    a->arena.size = attn_ablate_bytes(&a->made.p, &a->ran.plan, edit, edits);
-    cr_assert_eq(posix_memalign((void **)&a->arena.base, 64, a->arena.size), 0);
-    memset(a->arena.base, 0xff, a->arena.size);
+    a->arena = make_arena(attn_ablate_bytes(&a->made.p, &a->ran.plan, edit, edits));
     a->ok = attn_ablate(&a->made.p, &a->ran.plan, &a->ran.trace, edit, edits, &a->arena,
                         NULL, &a->out, &a->err);
+}
+
+void make_one_edit(struct ablated *a, const struct attn_edit *edit)
+{
+    make_baseline(a, ATTN_PATH_DENSE);
+    make_ablated(a, edit, 1);
+    cr_assert(a->ok, "seed %llu, %s %s: code %d at %s", (unsigned long long)a->made.seed,
+              edit->target->name, edit->change->name, (int)a->err.code, a->err.object);
 }
 
 void make_ablation_again(struct ablated *a)

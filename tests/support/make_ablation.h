@@ -26,6 +26,8 @@ void make_edit_fill(struct made *made, struct attn_edit *edit);
 /* Runs a->made.p whole; then the edits on it. */
 void make_baseline(struct ablated *a, enum attn_path path);
 void make_ablated(struct ablated *a, const struct attn_edit *edit, size_t edits);
+/* Both, on the dense path, with one edit that must succeed. */
+void make_one_edit(struct ablated *a, const struct attn_edit *edit);
 /* Ready for other edits of the same baseline. */
 void make_ablation_again(struct ablated *a);
 void make_ablation_free(struct ablated *a);

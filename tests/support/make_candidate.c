@@ -30,11 +30,8 @@ struct attn_report diagnose(const struct attn_problem *p, const struct attn_cand
 {
     struct attn_report report;
     struct attn_err err = {0};
-    struct attn_arena arena = {.size = attn_diagnose_bytes(p, ask)};
+    struct attn_arena arena = make_arena(attn_diagnose_bytes(p, ask));
 
-    if (posix_memalign((void **)&arena.base, 64, arena.size) != 0)
-        abort();
-    memset(arena.base, 0xff, arena.size);
     if (!attn_diagnose(p, c, ask, &arena, NULL, &report, &err)) {
         fprintf(stderr, "code %d at %s\n", (int)err.code, err.object);
         abort();
@@ -124,8 +121,7 @@ static const struct make_features FORM_FEATURES = {.rope = true,
 void make_own(struct own *o, uint64_t seed, uint32_t objects)
 {
     make_problem(&o->m, seed, ATTN_F64, 5, 0, &FORM_FEATURES);
-    make_run(&o->m.p, make_everything(&o->m.p, ATTN_PATH_DENSE), ATTN_PATH_DENSE, NULL,
-             NULL, &o->r);
+    make_run_all(&o->m.p, ATTN_PATH_DENSE, NULL, &o->r);
     if (!o->r.ok)
         abort();
     o->c = candidate_of(&o->r.trace, objects);

@@ -31,9 +31,7 @@ void make_grads(struct asked_grads *g)
              NULL, &g->ran);
     cr_assert(g->ran.ok, "seed %llu: forward failed, code %d at %s",
               (unsigned long long)g->made.seed, (int)g->ran.err.code, g->ran.err.object);
-    g->arena.size = attn_grad_bytes(&g->made.p, &g->ask);
-    cr_assert_eq(posix_memalign((void **)&g->arena.base, 64, g->arena.size), 0);
-    memset(g->arena.base, 0xff, g->arena.size);
+    g->arena = make_arena(attn_grad_bytes(&g->made.p, &g->ask));
     g->ok = attn_grad(&g->made.p, &g->ran.trace, &g->ask, &g->arena, NULL, &g->grads,
                       &g->err);
 }

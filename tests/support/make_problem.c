@@ -13,6 +13,16 @@
 const struct make_features MAKE_ALL = {true, true, true, true, true, true, true,
                                        true, true, true, true, true, true};
 const struct make_features MAKE_PLAIN = {0};
+const struct attn_dims MAKE_DISTINCT = {.B = 2,
+                                        .T_q = 3,
+                                        .T_kv = 5,
+                                        .T_past = 1,
+                                        .d_model = 7,
+                                        .d_model_kv = 11,
+                                        .d_k = 13,
+                                        .d_v = 17,
+                                        .h = 6,
+                                        .h_kv = 2};
 
 static uint64_t draw(struct made *m) /* SplitMix64 (Steele, Lea, Flood 2014) */
 {
@@ -346,17 +356,30 @@ uint32_t make_everything(const struct attn_problem *p, enum attn_path path)
     return want;
 }
 
+struct attn_arena make_arena(size_t size)
+{
+    struct attn_arena arena = {.size = size};
+
+    if (posix_memalign((void **)&arena.base, 64, size ? size : 1) != 0)
+        abort();
+    memset(arena.base, 0xff, size);
+    return arena;
+}
+
 void make_run(const struct attn_problem *p, uint32_t want, enum attn_path path,
               const struct attn_exec *exec, const struct attn_swap *swap, struct ran *r)
 {
     *r = (struct ran){0};
     if (!attn_plan(p, want, path, SIZE_MAX / 2, &r->plan, &r->err))
         return;
-    r->arena.size = r->plan.trace_bytes;
-    if (posix_memalign((void **)&r->arena.base, 64, r->arena.size) != 0)
-        abort();
-    memset(r->arena.base, 0xff, r->arena.size);
+    r->arena = make_arena(r->plan.trace_bytes);
     r->ok = attn_run(p, &r->plan, &r->arena, exec, swap, &r->trace, &r->err);
+}
+
+void make_run_all(const struct attn_problem *p, enum attn_path path,
+                  const struct attn_swap *swap, struct ran *r)
+{
+    make_run(p, make_everything(p, path), path, NULL, swap, r);
 }
 
 void make_run_free(struct ran *r)

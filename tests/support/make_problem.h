@@ -35,6 +35,15 @@ void *make_block(struct made *m, size_t bytes);
  */
 void make_problem(struct made *m, uint64_t seed, enum attn_dtype dtype, size_t most,
                   size_t T, const struct make_features *may);
+/* Sizes of a layer whose two sequences are equally wide; the other sizes by their
+   names. */
+#define MAKE_DIMS(queries, keys, width, ...)                                         \
+    {                                                                                \
+        .T_q = (queries), .T_kv = (keys), .d_model = (width), .d_model_kv = (width), \
+        __VA_ARGS__                                                                  \
+    }
+/* No size twice, so that an axis taken for another shows. */
+extern const struct attn_dims MAKE_DISTINCT;
 /* A problem of exactly these sizes, with W_O; no masks, no features. */
 void make_plain(struct made *m, uint64_t seed, enum attn_dtype dtype,
                 enum attn_source source, struct attn_dims d);
@@ -57,9 +66,15 @@ struct ran { /* one run and the memory that it lives in */
 /* Plans and runs; memory that no tensor writes to holds NaN, so that it shows. */
 void make_run(const struct attn_problem *p, uint32_t want, enum attn_path path,
               const struct attn_exec *exec, const struct attn_swap *swap, struct ran *r);
+/* The same with everything, and no help. */
+void make_run_all(const struct attn_problem *p, enum attn_path path,
+                  const struct attn_swap *swap, struct ran *r);
 void make_run_free(struct ran *r);
 /* Every object that the problem has and the path can give. */
 uint32_t make_everything(const struct attn_problem *p, enum attn_path path);
+
+/* As many bytes, each 0xff: numbers that nobody writes are NaN.  free(arena.base). */
+struct attn_arena make_arena(size_t size);
 
 /* Bit for bit the same; prints the first place that differs. */
 bool make_same_bits(const struct attn_tensor *a, const struct attn_tensor *b,
