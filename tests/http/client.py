@@ -2,6 +2,7 @@
 
 Not here: what an answer must be.  Start reading at Service.
 """
+import argparse
 import atexit
 import base64
 import http.client
@@ -150,3 +151,15 @@ def skip_list(path):
     with open(path, encoding="utf-8") as lines:
         names = [line.split("#")[0].strip() for line in lines]
     return [name for name in names if name]
+
+
+def seeded(count):
+    """BINARY, --seed and --count of the command line as binary, seed, count and seeds."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("binary")
+    parser.add_argument("--count", type=int, default=count)
+    parser.add_argument("--seed", type=int, default=1)
+    args = parser.parse_args()
+    args.seeds = range(args.seed, args.seed + args.count)
+    print("seed %d" % args.seed)
+    return args

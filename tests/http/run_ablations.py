@@ -4,12 +4,11 @@
 usage: run_ablations.py BINARY [--count N] [--seed S]
 Start reading at judge().
 """
-import argparse
 import sys
 
 import numpy as np
 
-from client import Service, Tally, arrays
+from client import Service, Tally, arrays, seeded
 from problems import Generator
 from reference import answers, shaped
 from reference_ablate import CLAIMS, ablated
@@ -104,15 +103,10 @@ def claims_wrong(entry, edit, p):
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("binary")
-    parser.add_argument("--count", type=int, default=150)
-    parser.add_argument("--seed", type=int, default=1)
-    args = parser.parse_args()
-    print("seed %d" % args.seed)
+    args = seeded(150)
     tally = Tally()
     with Service(args.binary) as service:
-        for seed in range(args.seed, args.seed + args.count):
+        for seed in args.seeds:
             make = Generator(seed, 2, forms=("nested",))
             body = make.problem()
             for name in ("gradients", "traces", "path"):

@@ -7,12 +7,11 @@ that shows must be called incorrect at the fault's object, with the fault as the
 in few cases, none.
 Start reading at right() and faulty().
 """
-import argparse
 import json
 import random
 import sys
 
-from client import Service, Tally
+from client import Service, Tally, seeded
 from run_faults import problem
 from tensors import read, write
 
@@ -79,16 +78,11 @@ def faulty(service, body, fault):
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("binary")
-    parser.add_argument("--count", type=int, default=20)
-    parser.add_argument("--seed", type=int, default=1)
-    args = parser.parse_args()
-    print("seed %d" % args.seed)
+    args = seeded(20)
     tally, unnamed = Tally(), []
     with Service(args.binary) as service:
         faults = json.loads(service.send("GET", "/v1/catalog")[2])["faults"]
-        for seed in range(args.seed, args.seed + args.count):
+        for seed in args.seeds:
             body = problem(seed)[0]
             _, answer = service.ask(body)
             tensors = {n: read(v) for n, v in answer["tensors"].items() if n in NAMES}

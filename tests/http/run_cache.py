@@ -5,13 +5,12 @@ usage: run_cache.py BINARY [--count N] [--seed S]
 Rows of Y and the cache itself must agree within rounding, over heads, positions, windows,
 sinks and both precisions.  Start reading at judge().
 """
-import argparse
 import random
 import sys
 
 import numpy as np
 
-from client import Service, Tally
+from client import Service, Tally, seeded
 
 TOLERANCE = {"float64": 1e-12, "float32": 3e-5}     # relative to max(1, |x|)
 
@@ -86,15 +85,10 @@ def judge(service, draw):
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("binary")
-    parser.add_argument("--count", type=int, default=100)
-    parser.add_argument("--seed", type=int, default=1)
-    args = parser.parse_args()
-    print("seed %d" % args.seed)
+    args = seeded(100)
     tally = Tally()
     with Service(args.binary) as service:
-        for seed in range(args.seed, args.seed + args.count):
+        for seed in args.seeds:
             try:
                 wrong = judge(service, random.Random(seed))
             except AssertionError as error:

@@ -5,11 +5,10 @@ usage: run_faults.py BINARY [--count N] [--seed S]
 The reference says which object is the first wrong one; the service's own audit must say
 the same, and must pass where the fault changes nothing.  Start reading at judge().
 """
-import argparse
 import json
 import sys
 
-from client import Service, Tally, arrays
+from client import Service, Tally, arrays, seeded
 from problems import Generator
 from reference import answers
 from reference_grad import gradients
@@ -68,14 +67,9 @@ def judge(service, fault, seed_problem):
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("binary")
-    parser.add_argument("--count", type=int, default=30)
-    parser.add_argument("--seed", type=int, default=1)
-    args = parser.parse_args()
-    print("seed %d" % args.seed)
+    args = seeded(30)
     tally, unseen = Tally(), []
-    problems = [(s, problem(s)) for s in range(args.seed, args.seed + args.count)]
+    problems = [(s, problem(s)) for s in args.seeds]
     with Service(args.binary) as service:
         faults = json.loads(service.send("GET", "/v1/catalog")[2])["faults"]
         for fault in faults:

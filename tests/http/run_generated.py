@@ -4,11 +4,10 @@
 usage: run_generated.py BINARY [--count N] [--seed S]
 Start reading at request().
 """
-import argparse
 import random
 import sys
 
-from client import Service, Tally, arrays
+from client import Service, Tally, arrays, seeded
 from generated import expand
 from reference import answers
 from run_random import RTOL
@@ -68,15 +67,10 @@ def judge(service, body):
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("binary")
-    parser.add_argument("--count", type=int, default=150)
-    parser.add_argument("--seed", type=int, default=1)
-    args = parser.parse_args()
-    print("seed %d" % args.seed)
+    args = seeded(150)
     tally = Tally()
     with Service(args.binary) as service:
-        for seed in range(args.seed, args.seed + args.count):
+        for seed in args.seeds:
             tally.record("seed %d" % seed, judge(service, request(seed)))
     return tally.finish()
 

@@ -5,12 +5,11 @@ usage: run_large.py BINARY [--count N] [--seed S]
 The reference's loops are too slow here: forward_fast() is the same mathematics on whole
 arrays, and is itself compared with the reference on small problems first.
 """
-import argparse
 import sys
 
 import numpy as np
 
-from client import Service, Tally, arrays
+from client import Service, Tally, arrays, seeded
 from problems import Generator
 from reference import forward, mask, project, rotate, shaped
 from reference_read import read_problem
@@ -154,17 +153,12 @@ def prove_fast(seed, tally):
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("binary")
-    parser.add_argument("--count", type=int, default=16)
-    parser.add_argument("--seed", type=int, default=1)
-    args = parser.parse_args()
-    print("seed %d" % args.seed)
+    args = seeded(16)
     tally = Tally()
     for seed in range(args.seed, args.seed + 40):
         prove_fast(seed, tally)
     with Service(args.binary) as service:
-        for seed in range(args.seed, args.seed + args.count):
+        for seed in args.seeds:
             tally.record("seed %d" % seed, judge(service, LargeGenerator(seed, 2)))
     return tally.finish()
 

@@ -5,7 +5,6 @@ usage: run_numbers.py BINARY [--count N] [--seed S]
 V of a projected request goes through unchanged: what returns is what was sent.
 Start reading at judge().
 """
-import argparse
 import json
 import random
 import struct
@@ -13,7 +12,7 @@ import sys
 
 import numpy as np
 
-from client import Service, Tally
+from client import Service, Tally, seeded
 
 SPECIAL = {"float64": [0.0, -0.0, 0.1, 1 / 3, 5e-324, 2.2250738585072014e-308,
                        1.7976931348623157e308, 9007199254740993.0, 1e21, 1e22, 1e23, 1e-5,
@@ -58,15 +57,10 @@ def judge(service, dtype, numbers):
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("binary")
-    parser.add_argument("--count", type=int, default=40)
-    parser.add_argument("--seed", type=int, default=1)
-    args = parser.parse_args()
-    print("seed %d" % args.seed)
+    args = seeded(40)
     tally = Tally()
     with Service(args.binary) as service:
-        for seed in range(args.seed, args.seed + args.count):
+        for seed in args.seeds:
             dtype = ("float64", "float32")[seed % 2]
             numbers = random_numbers(random.Random(seed), dtype, 300)
             tally.record("seed %d %s" % (seed, dtype), judge(service, dtype, numbers))

@@ -6,11 +6,10 @@ The reference computes the right tensors of every problem, which must be called 
 alike where a companion says so.  Every fault must show in the problem that is said to show
 it, change nothing where it is said to be hidden, and be named.  Start reading at main().
 """
-import argparse
 import json
 import sys
 
-from client import Service, Tally
+from client import Service, Tally, seeded
 from reference import answers
 from reference_grad import gradients
 from tensors import write
@@ -151,16 +150,11 @@ def purposes(service, catalog, tally):
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("binary")
-    parser.add_argument("--count", type=int, default=2)
-    parser.add_argument("--seed", type=int, default=1)
-    args = parser.parse_args()
-    print("seed %d" % args.seed)
+    args = seeded(2)
     tally = Tally()
     with Service(args.binary) as service:
         catalog = json.loads(service.send("GET", "/v1/catalog")[2])
-        for seed in range(args.seed, args.seed + args.count):
+        for seed in args.seeds:
             by_default(service, seed, catalog["faults"], tally)
         own_sizes(service, tally)
         purposes(service, catalog, tally)
