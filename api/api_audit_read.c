@@ -248,7 +248,8 @@ static bool move_pointer(struct api_err *err, const char *prefix)
 
     if (err->has_pointer) {
         memcpy(inner, err->pointer, sizeof inner);
-        snprintf(err->pointer, sizeof err->pointer, "%s%.200s", prefix, inner);
+        snprintf(err->pointer, sizeof err->pointer, "%s%.*s", prefix,
+                 (int)api_utf8_cut(inner, 200), inner);
     }
     return false;
 }

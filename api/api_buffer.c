@@ -98,6 +98,16 @@ size_t api_utf8_length(const char *text, const char *end)
     return n;
 }
 
+size_t api_utf8_cut(const char *text, size_t most)
+{
+    const size_t len = strnlen(text, most);
+    size_t last = len; /* where the last character begins */
+
+    while (last > 0 && ((unsigned char)text[--last] & 0xC0) == 0x80)
+        ;
+    return last == len || api_utf8_length(text + last, text + len) > 0 ? len : last;
+}
+
 /* One byte that cannot stand in a JSON string as it is. */
 static bool put_escape(struct api_buffer *b, unsigned char c)
 {

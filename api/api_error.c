@@ -143,6 +143,7 @@ static bool record(struct api_err *err, const char *name, const char *pointer,
     err->has_pointer = pointer != NULL;
     snprintf(err->pointer, sizeof err->pointer, "%s", pointer != NULL ? pointer : "");
     vsnprintf(err->detail, sizeof err->detail, detail, args);
+    err->detail[api_utf8_cut(err->detail, sizeof err->detail)] = '\0';
     return false;
 }
 

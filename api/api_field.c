@@ -30,6 +30,7 @@ const char *api_pointer(char *out, const char *pointer, const char *name)
         }
     }
     made[len < sizeof made ? len : sizeof made - 1] = '\0';
+    made[api_utf8_cut(made, sizeof made)] = '\0';
     return memcpy(out, made, sizeof made);
 }
 

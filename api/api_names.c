@@ -105,13 +105,14 @@ bool api_fail_unknown(struct api_err *err, const char *name, const char *pointer
                       size_t count)
 {
     const char *nearest = api_nearest(given, name_at, names, count);
+    const int shown = (int)api_utf8_cut(given, API_GIVEN_MAX);
     char list[API_NAMES_MAX];
 
     api_name_list(list, name_at, names, count);
     if (nearest == NULL)
-        return api_fail(err, name, pointer, "\"%.64s\" is not known here. Known: %s.",
-                        given, list);
+        return api_fail(err, name, pointer, "\"%.*s\" is not known here. Known: %s.",
+                        shown, given, list);
     return api_fail(err, name, pointer,
-                    "\"%.64s\" is not known here; did you mean \"%s\"? Known: %s.", given,
-                    nearest, list);
+                    "\"%.*s\" is not known here; did you mean \"%s\"? Known: %s.", shown,
+                    given, nearest, list);
 }

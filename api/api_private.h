@@ -80,6 +80,9 @@ bool api_put_double(struct api_buffer *b, double x); /* JSON number or "NaN" str
 bool api_put_u64(struct api_buffer *b, uint64_t x);
 /* Bytes of the UTF-8 character at text, which is before end; 0 when it is none. */
 size_t api_utf8_length(const char *text, const char *end);
+/* Bytes of the whole UTF-8 characters among the first `most` of text. */
+size_t api_utf8_cut(const char *text, size_t most);
+enum { API_GIVEN_MAX = 64 }; /* bytes of a given name that a sentence repeats */
 
 /* ---- the body with its arrays lifted out (api_lift.c)
  * ------------------------------------------- */
@@ -378,7 +381,7 @@ struct api_ctx {
     struct api_buffer reduced; /* body without its arrays */
     struct api_span *span;     /* reused list     */
     size_t span_cap;
-    struct api_buffer rest, names; /* an answer as a file: its JSON, its header */
+    struct api_buffer rest, names;       /* an answer as a file: its JSON, its header */
     struct api_part part[API_PARTS_MAX]; /* the same, where its bytes are */
     size_t warm_bytes; /* of the arena: touched since memory was last given back */
 };

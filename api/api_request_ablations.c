@@ -47,7 +47,8 @@ static bool read_rule(struct edit_fields *f, const char *rule, const char *point
     if (f->edit->target != NULL && f->edit->rule != NULL)
         return true;
     return api_fail(err, "contradiction", pointer,
-                    "The problem has no mask rule \"%.64s\".", rule);
+                    "The problem has no mask rule \"%.*s\".",
+                    (int)api_utf8_cut(rule, API_GIVEN_MAX), rule);
 }
 
 static bool read_target(void *into, const struct api_doc *doc, const json_t *v,

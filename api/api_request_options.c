@@ -147,8 +147,8 @@ static bool read_word(struct api_reading *rd, const char *word, struct api_err *
         rd->r->want = returnable(rd->r, false);
     else if (strcmp(word, "none") != 0)
         return api_fail(err, "unknown-name", "/return",
-                        "return is a list of names, \"all\" or \"none\"; not \"%.64s\".",
-                        word);
+                        "return is a list of names, \"all\" or \"none\"; not \"%.*s\".",
+                        (int)api_utf8_cut(word, API_GIVEN_MAX), word);
     return true;
 }
 

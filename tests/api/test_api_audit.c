@@ -277,3 +277,30 @@ Test(api_audit, what_does_not_fit_is_refused_before_it_is_judged)
     cr_expect_eq(a.status, 413, "%d", a.status);
     asked_free(&a);
 }
+
+/* In its sentence as in its pointer, which says at which companion. */
+Test(api_audit, a_long_name_is_cut_between_characters)
+{
+    static const char *const BEFORE[] = {"", "a", "aa"};
+    char name[300], members[1024];
+    struct asked a;
+
+    for (size_t n = 0; n < API_COUNT(BEFORE); n++) {
+        strcpy(name, BEFORE[n]);
+        while (strlen(name) + 3 < sizeof name)
+            strcat(name, "\xE2\x82\xAC");
+        snprintf(members, sizeof members,
+                 "\"candidate\":{\"S\":[[0,1],[1,0]]},\"companions\":[{\"name\":\"x\","
+                 "\"problem\":{" PROBLEM ",\"%s\":1},\"candidate\":{}}]",
+                 name);
+        a = audit(members);
+        cr_expect_str_eq(ask_text(a.json, "type"), "/problems/unknown-field");
+        cr_expect(strncmp(ask_text(a.json, "pointer"), "/companions/0/problem/", 22) ==
+                  0);
+        cr_expect(strstr(ask_text(a.json, "pointer"), "\xEF\xBF\xBD") == NULL, "%s",
+                  ask_text(a.json, "pointer"));
+        cr_expect(strstr(ask_text(a.json, "detail"), "\xEF\xBF\xBD") == NULL, "%s",
+                  ask_text(a.json, "detail"));
+        asked_free(&a);
+    }
+}

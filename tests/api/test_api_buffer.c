@@ -95,3 +95,27 @@ Test(api_buffer, knows_utf8)
                       ROWS[n].length,
                   "row %zu", n);
 }
+
+Test(api_buffer, cuts_before_a_character_that_is_not_whole)
+{
+    static const struct {
+        const char *text;
+        size_t most, whole;
+    } ROWS[] = {
+        {"", 4, 0},
+        {"abc", 2, 2},
+        {"abc", 9, 3},
+        {"a\xC3\xA9", 2, 1},
+        {"a\xC3\xA9", 3, 3},
+        {"\xE2\x82\xAC", 1, 0},
+        {"\xE2\x82\xAC", 2, 0},
+        {"\xE2\x82\xAC", 3, 3},
+        {"\xC3\xA9\xF0\x9F\x98\x80", 5, 2},
+        {"\xC3\xA9\xF0\x9F\x98\x80", 6, 6},
+        {"\xF0\x9F\x98\x80z", 5, 5},
+    };
+
+    for (size_t n = 0; n < API_COUNT(ROWS); n++)
+        cr_expect(api_utf8_cut(ROWS[n].text, ROWS[n].most) == ROWS[n].whole, "row %zu",
+                  n);
+}

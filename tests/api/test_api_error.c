@@ -39,6 +39,18 @@ Test(api_error, the_first_failure_wins)
     cr_expect_str_eq(err.detail, "first");
 }
 
+Test(api_error, a_long_detail_ends_with_a_whole_character)
+{
+    char longer[2 * API_DETAIL_MAX + 1] = "";
+    struct api_err err = {0};
+
+    for (size_t n = 0; n < API_DETAIL_MAX; n++)
+        memcpy(longer + 2 * n, "\xC3\xA9", 3);
+    api_fail(&err, "missing", "/a", "%s", longer);
+    cr_expect_eq(strlen(err.detail), API_DETAIL_MAX - 2);
+    cr_expect(memcmp(err.detail, longer, API_DETAIL_MAX - 2) == 0);
+}
+
 Test(api_error, writes_both_numbers_and_the_place)
 {
     struct api_err err = {0};

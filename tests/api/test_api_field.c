@@ -17,6 +17,30 @@ Test(api_field, pointers_are_escaped_and_cut_not_overrun)
     cr_expect(strlen(api_pointer(out, out, longer)) < API_POINTER_MAX);
 }
 
+/* Names of characters of 1 to 4 bytes, begun at every offset: the pointer holds whole
+   ones only, and as many as there is room for. */
+Test(api_field, pointers_are_cut_between_characters)
+{
+    static const char *const CHARACTERS[] = {"a", "\xC3\xA9", "\xE2\x82\xAC",
+                                             "\xF0\x9F\x98\x80"};
+
+    for (size_t c = 0; c < API_COUNT(CHARACTERS); c++)
+        for (size_t offset = 0; offset < 4; offset++) {
+            char out[API_POINTER_MAX], longer[400] = "abc";
+            size_t len = offset;
+            const char *p = out;
+
+            for (; len + 4 < sizeof longer; len += strlen(CHARACTERS[c]))
+                strcpy(longer + len, CHARACTERS[c]);
+            api_pointer(out, "", longer);
+            while (*p != '\0' && api_utf8_length(p, out + strlen(out)) > 0)
+                p += api_utf8_length(p, out + strlen(out));
+            cr_expect(*p == '\0', "%zu bytes from %zu", c + 1, offset);
+            cr_expect_geq(strlen(out), API_POINTER_MAX - 5);
+            cr_expect(memcmp(out + 1, longer, strlen(out) - 1) == 0);
+        }
+}
+
 static const char *name_at(const void *names, size_t n)
 {
     return ((const char *const *)names)[n];
