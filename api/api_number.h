@@ -28,7 +28,8 @@ char *api_number_run_f32(char *out, const float *x, size_t count);
 const char *api_number_end(const char *p, const char *end);
 /* Goes over numbers with commas and blanks between, from the first byte of a number to
    the first byte that is none of these (or the end): how many numbers stand there, and
-   whether a comma stands last.  NULL when something in it is not JSON. */
+   whether a comma stands last.  Where something in it is not JSON it returns NULL, or
+   goes no further than there. */
 const char *api_number_list_end(const char *p, const char *end, size_t *count,
                                 bool *comma);
 

@@ -192,9 +192,8 @@ inline findings judge(list *l, const kinds &k, const block &b)
     const word minus = k.minus & begins, behind_e = l->e(k.e);
     const word behind_point = l->point(k.point);
     const word after = behind_number | l->blank_number(k.blank, k.blank & behind_number);
-    word bad = begins & ~(k.digit | minus);
+    word bad = sign & ~(minus | behind_e);
 
-    bad |= sign & ~(minus | behind_e);
     bad |= (behind_point | l->sign(sign)) & ~k.digit;
     bad |= (k.point | k.e) & ~l->digit(k.digit);
     bad |= l->fraction(k.digit, k.digit & behind_point) & k.point;

@@ -1,6 +1,6 @@
 /*
  * api_powers.h - the powers of ten to 128 bits, computed while compiling (C++).
- * Not here: what is done with them (api_number.cc, api_number_write.cc).
+ * Not here: what is done with them (api_number_value.h, api_number_write.cc).
  * Start reading at power_of_ten.
  */
 #ifndef API_POWERS_H
