@@ -48,7 +48,7 @@ static const struct srv_option OPTIONS[] = {
       "cores this process may use",
       "requests computed at once; with the I/O threads at most 32" },
     { "io-threads", FIELD(io_threads), NULL, NULL, 2, 1, 31, "threads", NULL,
-      "threads that read requests, send answers and run the cheap GET routes" },
+      "threads that read requests, send answers and compute what is cheap" },
     { "queue-max", FIELD(queue_max), NULL, NULL, 256, 1, 65536, "requests", NULL,
       "requests that may wait for a worker; one more is answered 503" },
     { "connection-max", FIELD(connection_max), NULL, NULL, SRV_DERIVED, 8, 1000000,
