@@ -94,7 +94,7 @@ void srv_buffers_free(struct srv_buffers *buffers);
 /* Contexts for workers whose own is lent to an answer that is being sent. */
 struct srv_spares {
     _Atomic(struct api_ctx *) ctx[SRV_THREADS_MAX];
-    size_t lend_max_bytes; /* of one that may be lent, and of one that is kept here */
+    size_t lend_max_bytes; /* of one that may be lent */
 };
 struct api_ctx *srv_spares_take(struct srv_spares *spares);
 void srv_spares_give(struct srv_spares *spares, struct api_ctx *ctx);

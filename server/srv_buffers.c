@@ -196,10 +196,10 @@ struct api_ctx *srv_spares_take(struct srv_spares *spares)
     return NULL;
 }
 
-/* There are never more contexts than places. */
+/* Half of what may be lent stays warm.  There are never more contexts than places. */
 void srv_spares_give(struct srv_spares *spares, struct api_ctx *ctx)
 {
-    api_ctx_return(ctx, spares->lend_max_bytes);
+    api_ctx_return(ctx, spares->lend_max_bytes / 2);
     for (size_t n = 0; n < COUNT(spares->ctx); n++) {
         struct api_ctx *none = NULL;
 

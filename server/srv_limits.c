@@ -36,7 +36,7 @@ static void set_unless(int64_t *field, int64_t value)
  *   + w * answer-max (m/8)  answers being written when that budget is reached
  *   + w * memory-max (m/4)  tensors
  *   + m/16                  warm buffers kept between requests
- *   + w * lend-max (m/16)   contexts between two uses
+ *   + w * lend-max (m/16)   contexts that answers keep, or that wait to be used
  * which leaves 1/4 of m to the program, its libraries and the kernel's socket memory.
  */
 bool srv_config_derive(struct srv_config *config, const struct srv_machine *machine,
