@@ -214,6 +214,31 @@ def slow_reader(binary):
         assert server.works()
 
 
+def unread_files_stay_whole(binary):
+    """Files are sent from where they were computed: other work must not write over them."""
+    accept = {"Accept": "application/vnd.safetensors"}
+    bodies = [generated(700, dtype="float32", inputs={"X": {"init": "normal", "seed": seed}})
+              for seed in (1, 2, 3)]
+
+    def tensors(answer):
+        assert answer.status == 200, answer.status
+        return answer.body[8 + int.from_bytes(answer.body[:8], "little"):]
+
+    with Server(binary, "--workers", 2) as server:
+        right = [tensors(server.ask("POST", PATH, body, accept)) for body in bodies]
+        assert len(right[0]) > 3 * 4 * 700 * 700 and right[0] != right[1]
+        wires = [server.connect(receive_bytes=4096) for _ in range(6)]
+        for n, wire in enumerate(wires):
+            wire.send(request("POST", PATH, bodies[n % 3], accept))
+        for _ in range(3):
+            for n, body in enumerate(bodies):
+                assert tensors(server.ask("POST", PATH, body, accept)) == right[n]
+        for n, wire in enumerate(wires):
+            assert tensors(wire.response()) == right[n % 3], n
+            wire.sock.close()
+        assert server.works()
+
+
 def connections_at_limit(binary):
     with Server(binary, "--connection-max", 16, "--idle-timeout", 1) as server:
         wires = [server.connect() for _ in range(60)]
@@ -278,6 +303,6 @@ def parallel_load(binary):
 TESTS = [body_limit_declared, body_limit_chunked, body_limit_on_get, budget_over_all_requests,
          queue_full, health_beside_work, deadline_in_work, deadline_in_queue,
          dripping_request_line, dripping_header, dripping_fast, dripping_body,
-         silent_connection, slow_reader,
+         silent_connection, slow_reader, unread_files_stay_whole,
          connections_at_limit, many_slow_connections, client_gone_before_answer, client_gone_frees_its_worker,
          parallel_load]
