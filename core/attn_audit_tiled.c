@@ -18,11 +18,14 @@ static double largest_row(const struct attn_tensor *t, size_t b, size_t h, size_
         const size_t from = attn_place4(t, b, h, i);
         double sum = 0.0;
 
-        for (size_t c = 0; c < width; c++)
-            sum += attn_number(t, from + c) * attn_number(t, from + c);
-        largest = fmax(largest, sqrt(sum));
+        for (size_t c = 0; c < width; c++) {
+            const double x = attn_number(t, from + c);
+
+            sum += x * x;
+        }
+        largest = sum > largest ? sum : largest;
     }
-    return largest;
+    return sqrt(largest);
 }
 
 static double largest_bias(const struct attn_problem *p, struct attn_rows rows, size_t h)
@@ -91,30 +94,36 @@ static void mix_error(struct attn_auditor *a, struct attn_rows rows,
         /* Weights sum to 1 at most on either path. */
         const double relative = fmin(weight_error(a, rows, h), 2.0);
 
-        for (size_t c = 0; c < d_v; c++) {
-            double v = 0.0;
+        struct attn_judged *out = H + h * d_v;
 
-            for (size_t j = 0; j < a->p->d.T_kv; j++)
-                v = fmax(v, fabs(attn_number(V, from + j * d_v + c)));
-            H[h * d_v + c] =
-                (struct attn_judged){v, v * relative + attn_judge_tiny(a->p->dtype)};
-        }
+        for (size_t c = 0; c < d_v; c++)
+            out[c].value = 0.0;
+        for (size_t j = 0; j < a->p->d.T_kv; j++)
+            for (size_t c = 0; c < d_v; c++) {
+                const double v = fabs(attn_number(V, from + j * d_v + c));
+
+                out[c].value = v > out[c].value ? v : out[c].value;
+            }
+        for (size_t c = 0; c < d_v; c++)
+            out[c].error = out[c].value * relative + attn_judge_tiny(a->p->dtype);
     }
 }
 
-/* The same for one feature of Y, through W_O. */
-static double output_error(const struct attn_problem *p, const struct attn_judged *H,
-                           size_t c)
+/* The same for the features of Y, through W_O. */
+static void output_error(const struct attn_problem *p, const struct attn_judged *H,
+                         double *error)
 {
     const struct attn_tensor *W = &p->in[ATTN_IN_W_O], *add = &p->in[ATTN_IN_B_O];
-    const size_t width = p->d.h * p->d.d_v;
+    const size_t width = p->d.h * p->d.d_v, n = W->dim[1];
     const double eps = attn_judge_eps(p->dtype);
-    double error = add->p ? 16.0 * eps * fabs(attn_number(add, c)) : 0.0;
 
-    for (size_t k = 0; k < width; k++)
-        error += fabs(attn_number(W, k * W->dim[1] + c)) *
-                 (H[k].error + 2.0 * ((double)width + 16.0) * eps * H[k].value);
-    return error;
+    for (size_t c = 0; c < n; c++)
+        error[c] = add->p ? 16.0 * eps * fabs(attn_number(add, c)) : 0.0;
+    for (size_t k = 0; k < width; k++) {
+        const double each = H[k].error + 2.0 * ((double)width + 16.0) * eps * H[k].value;
+
+        attn_judge_add_sizes(W, k * n, n, each, error);
+    }
 }
 
 static void compare_paths(struct attn_auditor *a, const struct attn_trace *other,
@@ -124,8 +133,11 @@ static void compare_paths(struct attn_auditor *a, const struct attn_trace *other
     const struct attn_tensor *was = &a->trace->t[o], *is = &other->t[o];
 
     mix_error(a, rows, a->judged);
-    for (size_t c = 0; c < was->dim[2]; c++)
-        allowed[c] = o == ATTN_Y ? output_error(a->p, a->judged, c) : a->judged[c].error;
+    if (o == ATTN_Y)
+        output_error(a->p, a->judged, allowed);
+    else
+        for (size_t c = 0; c < was->dim[2]; c++)
+            allowed[c] = a->judged[c].error;
     for (size_t i = rows.i0; i < rows.i1; i++) {
         const size_t from = attn_place3(was, rows.b0, i);
 

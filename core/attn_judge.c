@@ -41,36 +41,7 @@ static struct attn_judged exactly(double value)
     return (struct attn_judged){.value = value, .error = 0.0};
 }
 
-/* n numbers of a tensor as double: in place, or converted into `room`. */
-static const double *numbers(const struct attn_tensor *t, size_t from, size_t n,
-                             double *room)
-{
-    if (t->dtype == ATTN_F64)
-        return (const double *)t->p + from;
-    for (size_t c = 0; c < n; c++)
-        room[c] = (double)((const float *)t->p)[from + c];
-    return room;
-}
-
-/* out[c] += x t[from + c], and its share of the bound: `size` |t[from + c]|. */
-static void add_row(size_t n, double x, double size, const struct attn_tensor *t,
-                    size_t from, struct attn_judged *out)
-{
-    if (t->dtype == ATTN_F64)
-        for (size_t c = 0; c < n; c++) {
-            const double w = ((const double *)t->p)[from + c];
-
-            out[c].value += x * w;
-            out[c].error += size * fabs(w);
-        }
-    else
-        for (size_t c = 0; c < n; c++) {
-            const double w = (double)((const float *)t->p)[from + c];
-
-            out[c].value += x * w;
-            out[c].error += size * fabs(w);
-        }
-}
+enum { TERMS = 64 }; /* added at once */
 
 /* out[c] = x · W[:, col + c] + bias[col + c] for c < n; x is `width` numbers of X from
    `row` on. */
@@ -79,16 +50,22 @@ static void times(const struct attn_tensor *x, size_t row, size_t width,
                   size_t n, struct attn_judged *out)
 {
     const double step = ((double)width + SLACK) * attn_judge_eps(x->dtype);
+    struct attn_term term[TERMS];
 
     for (size_t c = 0; c < n; c++) {
         const double start = bias->p ? attn_number(bias, col + c) : 0.0;
 
         out[c] = (struct attn_judged){start, step * fabs(start)};
     }
-    for (size_t k = 0; k < width; k++) {
-        const double v = attn_number(x, row + k);
+    for (size_t k = 0; k < width; k += TERMS) {
+        const size_t some = width - k < TERMS ? width - k : TERMS;
 
-        add_row(n, v, step * fabs(v), w, k * w->dim[1] + col, out);
+        for (size_t m = 0; m < some; m++) {
+            const double v = attn_number(x, row + k + m);
+
+            term[m] = (struct attn_term){v, step * fabs(v), (k + m) * w->dim[1] + col};
+        }
+        attn_judge_add_terms(w, some, term, n, out);
     }
 }
 
@@ -222,28 +199,6 @@ void attn_judge_v(const struct attn_problem *p, size_t b, size_t h_kv, size_t j,
                 b * (p->d.T_kv - past) + j - past, h_kv * p->d.d_v, p->d.d_v, out);
 }
 
-/* q·k with the sum of its terms' sizes, four terms at a time: the one loop here that
-   is hot. */
-static struct attn_judged dot(size_t n, const double *q, const double *k, double eps)
-{
-    double sum = 0.0, more = 0.0, size = 0.0;
-    size_t c = 0;
-
-    for (; c + 4 <= n; c += 4) {
-        const double t0 = q[c] * k[c], t1 = q[c + 1] * k[c + 1];
-        const double t2 = q[c + 2] * k[c + 2], t3 = q[c + 3] * k[c + 3];
-
-        sum += t0 + t1;
-        more += t2 + t3;
-        size += (fabs(t0) + fabs(t1)) + (fabs(t2) + fabs(t3));
-    }
-    for (; c < n; c++) {
-        sum += q[c] * k[c];
-        size += fabs(q[c] * k[c]);
-    }
-    return (struct attn_judged){sum + more, ((double)n + SLACK) * eps * size};
-}
-
 /*
  * The row's own formula.  Its bound: |v_a| (1 + |q| + |k|), from a Lipschitz constant 1
  * in q + k as tanh has, or the score and what the derivatives make of a relative error of
@@ -280,6 +235,18 @@ static void copy_q(const struct attn_problem *p, const struct attn_trace *t, siz
         q[c] = attn_number(&t->t[ATTN_Q], from + c);
 }
 
+/* q·k; k begins at `from` in K. */
+static struct attn_judged raw_dot(const struct attn_problem *p, const double *q,
+                                  const struct attn_tensor *K, size_t from)
+{
+    const size_t n = p->d.d_k;
+    double size;
+    const double sum = attn_judge_dot(K, from, n, q, &size);
+
+    return (struct attn_judged){sum,
+                                ((double)n + SLACK) * attn_judge_eps(p->dtype) * size};
+}
+
 static struct attn_judged raw_of(const struct attn_problem *p, const struct attn_trace *t,
                                  size_t b, size_t h, size_t j, const double *q, double *k)
 {
@@ -287,7 +254,7 @@ static struct attn_judged raw_of(const struct attn_problem *p, const struct attn
     const size_t from = attn_place4(K, b, attn_kv_head(&p->d, h), j);
 
     if (p->score->bilinear)
-        return dot(p->d.d_k, q, numbers(K, from, p->d.d_k, k), attn_judge_eps(p->dtype));
+        return raw_dot(p, q, K, from);
     return pair_score(p, q, k, K, from);
 }
 
@@ -413,13 +380,21 @@ void attn_judge_mix(const struct attn_problem *p, const struct attn_trace *t, si
     const double eps = attn_judge_eps(p->dtype);
     const size_t n = p->d.T_kv, from = attn_place4(V, b, attn_kv_head(&p->d, h), 0);
 
+    struct attn_term term[TERMS];
+    size_t terms = 0;
+
     for (size_t c = 0; c < p->d.d_v; c++)
         out[c] = exactly(0.0);
-    for (size_t j = 0; j < n; j++)
+    for (size_t j = 0; j < n; j++) {
         if (a[j].value != 0.0)
-            add_row(p->d.d_v, a[j].value,
-                    ((double)n + SLACK) * eps * fabs(a[j].value) + a[j].error, V,
-                    from + j * p->d.d_v, out);
+            term[terms++] = (struct attn_term){
+                a[j].value, ((double)n + SLACK) * eps * fabs(a[j].value) + a[j].error,
+                from + j * p->d.d_v};
+        if (terms < TERMS && j + 1 < n)
+            continue;
+        attn_judge_add_terms(V, terms, term, p->d.d_v, out);
+        terms = 0;
+    }
 }
 
 void attn_judge_output(const struct attn_problem *p, const struct attn_trace *t, size_t b,

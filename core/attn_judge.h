@@ -98,4 +98,21 @@ void attn_judge_mix(const struct attn_problem *p, const struct attn_trace *t, si
 void attn_judge_output(const struct attn_problem *p, const struct attn_trace *t, size_t b,
                        size_t i, struct attn_judged *out);
 
+/* ---- sums (attn_judge_sums.c): t is of a float type ---- */
+
+struct attn_term { /* x times a row of a tensor, and the bound's share: size |row| */
+    double x, size;
+    size_t row; /* where it begins */
+};
+/* out[c] += sum_k x_k t[row_k + c], its bound += sum_k size_k |t[row_k + c]|, for c < n.
+   Uses up the terms. */
+void attn_judge_add_terms(const struct attn_tensor *t, size_t terms,
+                          struct attn_term *term, size_t n, struct attn_judged *out);
+/* sum_c q_c t[from + c] for c < n; *size: the same of absolute values. */
+double attn_judge_dot(const struct attn_tensor *t, size_t from, size_t n, const double *q,
+                      double *size);
+/* sum[c] += by |t[from + c]| for c < n. */
+void attn_judge_add_sizes(const struct attn_tensor *t, size_t from, size_t n, double by,
+                          double *sum);
+
 #endif
