@@ -24,6 +24,24 @@ static bool is_empty(const struct attn_trace *trace, size_t row)
 
 /* ---- all rows ---- */
 
+static double row_entropy(const struct attn_tensor *A, size_t row, size_t n)
+{
+    enum { PIECE = 256 };
+    const struct attn_kernel *kernel = attn_kernel_of(A->dtype);
+    const size_t bytes = attn_dtype_bytes(A->dtype);
+    double a[PIECE], entropy = 0.0;
+
+    for (size_t j = 0; j < n; j += PIECE) {
+        const size_t some = n - j < PIECE ? n - j : PIECE;
+
+        kernel->to_double(some, (const char *)A->p + (row * n + j) * bytes, a);
+        for (size_t c = 0; c < some; c++)
+            if (a[c] != 0.0)
+                entropy += entropy_term(a[c]);
+    }
+    return entropy;
+}
+
 /*
  * Entropy -sum_j A_ij ln A_ij in nats, and exp of it, over the rows that have a key; NaN
  * when none has.  The share of a sink is no key's and does not count. Returns false when
@@ -40,12 +58,11 @@ bool attn_row_statistics(const struct attn_problem *p, const struct attn_trace *
     if (A->p == NULL)
         return false;
     for (size_t row = 0; row < rows; row++) {
-        double entropy = 0.0;
-
         if (is_empty(trace, row))
             continue;
-        for (size_t j = 0; j < T_kv; j++)
-            entropy += entropy_term(attn_tensor_get(A, row * T_kv + j));
+
+        const double entropy = row_entropy(A, row, T_kv);
+
         count++;
         sum += entropy;
         keys += exp(entropy);
