@@ -242,7 +242,10 @@ struct attn_kernel {
                          void *s);
     void (*from_double)(size_t n, const double *x, void *y);
     void (*to_double)(size_t n, const void *x, double *y);
-    bool fused; /* exp and tanh use fused multiply-adds                        */
+    /* -sum a ln a, for double alone; false where a number is neither 0 nor normal and
+     * positive */
+    bool (*entropy)(size_t n, const double *a, double *entropy);
+    bool fused; /* exp, tanh and log use fused multiply-adds                   */
 };
 const struct attn_kernel *attn_kernel_of(enum attn_dtype dtype);
 /* The kernel of one vector width, n < attn_kernel_widths(): best first; NULL where this

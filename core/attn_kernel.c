@@ -10,6 +10,7 @@
 #include "core/attn_core.h"
 
 #include <assert.h>
+#include <float.h>
 #include <math.h>
 #include <string.h>
 #if defined(__x86_64__)

@@ -24,6 +24,18 @@ static bool is_empty(const struct attn_trace *trace, size_t row)
 
 /* ---- all rows ---- */
 
+static double some_entropy(size_t n, const double *a)
+{
+    double entropy;
+
+    if (attn_kernel_of(ATTN_F64)->entropy(n, a, &entropy))
+        return entropy;
+    entropy = 0.0;
+    for (size_t j = 0; j < n; j++)
+        entropy += entropy_term(a[j]);
+    return entropy;
+}
+
 static double row_entropy(const struct attn_tensor *A, size_t row, size_t n)
 {
     enum { PIECE = 256 };
@@ -35,9 +47,7 @@ static double row_entropy(const struct attn_tensor *A, size_t row, size_t n)
         const size_t some = n - j < PIECE ? n - j : PIECE;
 
         kernel->to_double(some, (const char *)A->p + (row * n + j) * bytes, a);
-        for (size_t c = 0; c < some; c++)
-            if (a[c] != 0.0)
-                entropy += entropy_term(a[c]);
+        entropy += some_entropy(some, a);
     }
     return entropy;
 }

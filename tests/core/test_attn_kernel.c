@@ -15,6 +15,7 @@
 /* Measured over millions of places: 0.86 and 0.93 for exp, 2.5 for tanh. */
 static const double EXP_ULP[] = {[ATTN_F64] = 0.9, [ATTN_F32] = 0.95};
 static const double TANH_ULP = 3.0;
+static const double ENTROPY_ULP = 3.0;
 static const double WEIGHT_ULP = 1.1; /* of exp in the softmax, which rounds once more */
 
 enum { MANY = 37 }; /* more than two registers of any width, and a rest */
@@ -161,6 +162,59 @@ static double worst_tanh(enum attn_dtype dtype, double high)
         worst = off > worst || isnan(off) ? off : worst;
     }
     return worst;
+}
+
+static double worst_entropy(const struct attn_kernel *kernel, double low, double high)
+{
+    double worst = 0;
+
+    for (int n = 0; n <= 100000; n++) {
+        const double a = low * pow(high / low, n / 1e5);
+        const long double want = -(long double)a * logl((long double)a);
+        double got, off;
+
+        cr_assert(kernel->entropy(1, &a, &got));
+        off = a == 1 ? fabs(got) : ulps(ATTN_F64, got, want);
+        worst = off > worst || isnan(off) ? off : worst;
+    }
+    return worst;
+}
+
+Test(attn_kernel, entropy_is_accurate)
+{
+    for (size_t n = 0; n < attn_kernel_widths(); n++) {
+        const struct attn_kernel *kernel = attn_kernel_width(ATTN_F64, n);
+
+        if (kernel == NULL)
+            continue;
+        cr_expect_leq(worst_entropy(kernel, 1e-290, 1), ENTROPY_ULP);
+        cr_expect_leq(worst_entropy(kernel, 0.5, 2), ENTROPY_ULP);
+        cr_expect_leq(worst_entropy(kernel, 0.9999, 1.0001), ENTROPY_ULP);
+        cr_expect_leq(worst_entropy(kernel, 1, 1e300), ENTROPY_ULP);
+    }
+}
+
+Test(attn_kernel, entropy_of_zeros_and_of_what_is_no_weight)
+{
+    static const double ODD[] = {-0.5, NAN, INFINITY, -INFINITY, DBL_MIN / 2};
+
+    for (size_t n = 0; n < attn_kernel_widths(); n++) {
+        const struct attn_kernel *kernel = attn_kernel_width(ATTN_F64, n);
+        double a[MANY] = {[3] = 0.25, [MANY - 1] = 0.75}, entropy;
+
+        if (kernel == NULL)
+            continue;
+        cr_assert(kernel->entropy(MANY, a, &entropy));
+        cr_expect_float_eq(entropy, -0.25 * log(0.25) - 0.75 * log(0.75), 1e-15);
+        for (size_t k = 0; k < sizeof ODD / sizeof ODD[0]; k++)
+            for (size_t j = 0; j < MANY; j++) {
+                const double before = a[j];
+
+                a[j] = ODD[k];
+                cr_expect_not(kernel->entropy(MANY, a, &entropy));
+                a[j] = before;
+            }
+    }
 }
 
 Test(attn_kernel, tanh_is_accurate)
