@@ -472,7 +472,7 @@ Test(attn_kernel, small_loops)
 /* Everything that a kernel computes of one row, in one place to be compared. */
 struct results {
     double exp[MANY], tanh[MANY], scaled[MANY], softmax[MANY], additive[MANY / 5], dot,
-        lse;
+        lse, entropy;
 };
 
 static void all_of(const struct attn_kernel *kernel, const struct row *r, size_t n,
@@ -489,6 +489,8 @@ static void all_of(const struct attn_kernel *kernel, const struct row *r, size_t
     out->lse = kernel->softmax_row(n, s, m, r->allow, NULL, out->softmax).lse;
     out->dot = kernel->dot(n, s, m);
     kernel->additive_row(n / 5, 5, m, s, m, out->additive);
+    if (kernel->entropy != NULL)
+        cr_assert(kernel->entropy(n, out->softmax, &out->entropy));
 }
 
 /* Sums of up to MANY terms that differ in the last bit of exp or tanh; dot has none. */
