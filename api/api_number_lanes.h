@@ -55,7 +55,7 @@ namespace api_lanes
 using api_decimal::u64;
 using lanes = __m256i; /* four numbers in 64 bits each */
 
-enum { LANES = 4, SAME_MAX = 32 };
+enum { LANES = 4, SAME_MAX = API_NUMBER_MAX };
 
 /* ---- the order of the bytes ---- */
 
@@ -241,34 +241,46 @@ TARGET inline lanes tail(lanes first, lanes size, lanes negative)
                             _mm256_add_epi64(sign, pair));
 }
 
-/* The same number eight times is as common as masks are. */
-TARGET inline bool all_same(const float *x)
+TARGET inline lanes every(const float *x)
 {
-    std::int32_t bits;
-
-    std::memcpy(&bits, x, sizeof bits);
-    const lanes eight = _mm256_loadu_si256(reinterpret_cast<const lanes *>(x));
-    return _mm256_movemask_epi8(_mm256_cmpeq_epi32(eight, _mm256_set1_epi32(bits))) == -1;
+    return _mm256_castps_si256(_mm256_broadcast_ss(x));
 }
 
-TARGET inline bool all_same(const double *x)
+TARGET inline lanes every(const double *x)
 {
-    std::int64_t bits;
-
-    std::memcpy(&bits, x, sizeof bits);
-    const lanes four = _mm256_loadu_si256(reinterpret_cast<const lanes *>(x));
-    return _mm256_movemask_epi8(_mm256_cmpeq_epi64(four, all(bits))) == -1;
+    return _mm256_castpd_si256(_mm256_broadcast_sd(x));
 }
 
-/* The text out … end, `count` times. */
-inline char *put_same(char *out, const char *end, int count)
+TARGET inline bool is_every(lanes first, const void *x)
+{
+    const lanes same =
+        _mm256_cmpeq_epi32(first, _mm256_loadu_si256(static_cast<const lanes *>(x)));
+
+    return _mm256_movemask_epi8(same) == -1;
+}
+
+/* How many numbers from x on are the same, in steps of a register; masks and what they
+   forbid are the same number again and again. */
+template <typename real>
+TARGET inline std::size_t count_same(const real *x, std::size_t count)
+{
+    constexpr std::size_t step = sizeof(lanes) / sizeof(real);
+    const lanes first = every(x);
+    std::size_t n = 0;
+
+    while (n + step <= count && is_every(first, x + n))
+        n += step;
+    return n;
+}
+
+/* The first of `count` numbers that are the same, so many times. */
+template <typename real> char *put_same(char *out, const real *x, std::size_t count)
 {
     char text[SAME_MAX];
-    const std::ptrdiff_t size = end - out;
+    const std::ptrdiff_t size = one_by_one(text, x, 1) - text;
 
-    std::memcpy(text, out, sizeof text);
-    for (int n = 0; n < count; n++, out += size)
-        std::memcpy(out, text, sizeof text);
+    for (std::size_t n = 0; n < count; n++, out += size)
+        std::memcpy(out, text, 4 * sizeof(real));
     return out;
 }
 

@@ -27,7 +27,9 @@ constexpr texts_order ORDERS = texts_order::make();
 /* ---- four decimals ---- */
 
 /* By the exponent bits: c 2^(e - 150) is c 2^up `power` 2^-64 times 10^k, and decimals no
-   further from it than `reach`, in units of 2^-56, read back. */
+   further from it than `reach`, in units of 2^-56, read back.  Rows of zeros, where
+   nothing is sure, for what is no normal number and for numbers too large for the text
+   below. */
 struct alignas(32) scale {
     u64 power, reach;
     std::int64_t up, k;
@@ -48,7 +50,8 @@ constexpr scales make_scales()
         const int up = q + api_powers::log2_of(-k) + 1;
         const u64 hi = api_powers::power_of_ten(-k).hi;
 
-        t.row[e] = scale{hi + 1, hi >> (65 - UNIT - up), up, k};
+        if (e > 0 && e <= BIAS)
+            t.row[e] = scale{hi + 1, hi >> (65 - UNIT - up), up, k};
     }
     return t;
 }
@@ -88,7 +91,7 @@ struct decimals {
     lanes odd;              /* all bits where it is not known */
 };
 
-/* The short way of api_number_write.cc: what is no normal number, a power of two, too
+/* The short way of api_decimal.h: what is no normal number, a power of two, too
    large for the text below or near a comparison's turn is left to that file. */
 TARGET __attribute__((always_inline)) inline decimals find(const std::uint32_t *x)
 {
@@ -96,7 +99,6 @@ TARGET __attribute__((always_inline)) inline decimals find(const std::uint32_t *
     const lanes bits =
         _mm256_cvtepu32_epi64(_mm_loadu_si128(reinterpret_cast<const __m128i *>(x)));
     const lanes fraction = _mm256_and_si256(bits, all((1 << FRACTION) - 1));
-    const lanes e = _mm256_and_si256(_mm256_srli_epi64(bits, FRACTION), all(255));
     lanes field[4];
 
     look_up(x, field);
@@ -119,12 +121,10 @@ TARGET __attribute__((always_inline)) inline decimals find(const std::uint32_t *
         near_zero(half), _mm256_or_si256(near_zero(under), near_zero(over)));
     const lanes zero = _mm256_setzero_si256();
     const lanes above = less(zero, over), ten = _mm256_or_si256(less(zero, under), above);
-    const lanes plain =
-        _mm256_or_si256(_mm256_cmpeq_epi64(fraction, zero),
-                        _mm256_or_si256(_mm256_cmpeq_epi64(e, zero), less(all(BIAS), e)));
+    const lanes power_of_two = _mm256_cmpeq_epi64(fraction, zero);
     return decimals{
         choose(ten, _mm256_sub_epi64(tens, above), _mm256_sub_epi64(s, less(zero, half))),
-        _mm256_sub_epi64(field[3], ten), _mm256_or_si256(unsure, plain)};
+        _mm256_sub_epi64(field[3], ten), _mm256_or_si256(unsure, power_of_two)};
 }
 
 /* ---- their text ---- */
@@ -167,27 +167,37 @@ TARGET inline texts spell_four(const std::uint32_t *x)
     return spell(find(x));
 }
 
+TARGET inline char *put_one(char *out, std::uint32_t bits, const texts &t, int n)
+{
+    const std::uint32_t used = ~t.zero >> 8 * n & 255;
+    const auto &o = ORDERS.row[t.place[n]][33 - _lzcnt_u32(used)];
+
+    *out = '-';
+    out += bits >> 31;
+    store(out, _mm_shuffle_epi8(both(t.rest[n], t.tail[n]), load(o.from)));
+    return out + o.size;
+}
+
+/* Where one of the four is odd: each by itself. */
+TARGET __attribute__((noinline)) char *put_odd(char *out, const std::uint32_t *x,
+                                               const texts &t)
+{
+    for (int n = 0; n < LANES; n++) {
+        float value;
+
+        std::memcpy(&value, x + n, sizeof value);
+        out = (t.odd >> n & 1) ? one_by_one(out, &value, 1) : put_one(out, x[n], t, n);
+    }
+    return out;
+}
+
 TARGET inline char *put_four(char *out, const std::uint32_t *x, const texts &t)
 {
+    if (__builtin_expect(t.odd, 0))
+        return put_odd(out, x, t);
 #pragma GCC unroll 4
-    for (int n = 0; n < LANES; n++) {
-        const std::uint32_t used = ~t.zero >> 8 * n & 255;
-        const auto &o = ORDERS.row[t.place[n]][33 - _lzcnt_u32(used)];
-        const __m128i bytes = _mm_set_epi64x(static_cast<std::int64_t>(t.tail[n]),
-                                             static_cast<std::int64_t>(t.rest[n]));
-
-        if (__builtin_expect(t.odd >> n & 1, 0)) {
-            float value;
-
-            std::memcpy(&value, x + n, sizeof value);
-            out = one_by_one(out, &value, 1);
-            continue;
-        }
-        *out = '-';
-        out += x[n] >> 31;
-        store(out, _mm_shuffle_epi8(bytes, load(o.from)));
-        out += o.size;
-    }
+    for (int n = 0; n < LANES; n++)
+        out = put_one(out, x[n], t, n);
     return out;
 }
 
@@ -196,8 +206,6 @@ TARGET inline char *put_eight(char *out, const float *x)
 {
     std::uint32_t bits[BLOCK];
 
-    if (all_same(x))
-        return put_same(out, one_by_one(out, x, 1), BLOCK);
     std::memcpy(bits, x, sizeof bits);
     const texts t = spell_four(bits), u = spell_four(bits + LANES);
 
@@ -206,8 +214,14 @@ TARGET inline char *put_eight(char *out, const float *x)
 
 TARGET char *put_many(char *out, const float *x, std::size_t count)
 {
-    for (; count >= BLOCK; x += BLOCK, count -= BLOCK)
-        out = put_eight(out, x);
+    while (count >= BLOCK) {
+        const std::size_t same = count_same(x, count),
+                          now = same > 0 ? same : std::size_t{BLOCK};
+
+        out = same > 0 ? put_same(out, x, same) : put_eight(out, x);
+        x += now;
+        count -= now;
+    }
     if (count >= LANES) {
         std::uint32_t bits[LANES];
 

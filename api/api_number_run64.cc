@@ -140,9 +140,13 @@ TARGET inline char *put_four(char *out, const double *x)
 
 TARGET char *put_many(char *out, const double *x, std::size_t count)
 {
-    for (; count >= LANES; x += LANES, count -= LANES)
-        out =
-            all_same(x) ? put_same(out, one_by_one(out, x, 1), LANES) : put_four(out, x);
+    while (count >= LANES) {
+        const std::size_t same = count_same(x, count), now = same > 0 ? same : std::size_t{LANES};
+
+        out = same > 0 ? put_same(out, x, same) : put_four(out, x);
+        x += now;
+        count -= now;
+    }
     return one_by_one(out, x, count);
 }
 
