@@ -22,6 +22,10 @@ size_t api_number_write_f32(char *out, float x);
 /* `count` of them with commas between; returns where the text ends. */
 char *api_number_run_f64(char *out, const double *x, size_t count);
 char *api_number_run_f32(char *out, const float *x, size_t count);
+/* The same, the way that is named: way < API_NUMBER_WAYS, best first; NULL where this
+   machine cannot. */
+enum { API_NUMBER_WAYS = 3 };
+char *api_number_run_f32_way(size_t way, char *out, const float *x, size_t count);
 
 /* Where the number that begins at p ends (grammar: RFC 8259 section 6, strictly); NULL
    when none begins there. */

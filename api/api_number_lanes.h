@@ -219,13 +219,11 @@ TARGET inline lanes size_of(lanes x, lanes negative)
     return _mm256_sub_epi64(_mm256_xor_si256(x, negative), negative);
 }
 
-/* The row of orders<…, most> for a point, exponents of two digits. */
+/* The row of orders<…, most> for a point of at most `most`, exponents of two digits: what
+   is below `least` has a row behind all others, and so has what is below 0 unsigned. */
 TARGET inline lanes place_of(lanes point, int most, int least)
 {
-    const lanes outside =
-        _mm256_or_si256(less(point, all(least)), less(all(most), point));
-
-    return choose(outside, all(most - least + 1), _mm256_sub_epi64(all(most), point));
+    return _mm256_min_epu32(_mm256_sub_epi64(all(most), point), all(most - least + 1));
 }
 
 /* The bytes FIRST … COMMA; `size` of the exponent is below 100. */

@@ -73,6 +73,14 @@ static void expect_runs(const double *x, size_t count)
         *p++ = ',';
     }
     p[count > 0 ? -1 : 0] = '\0';
+    for (size_t way = 0; way < API_NUMBER_WAYS; way++) {
+        char *const end = api_number_run_f32_way(way, run, narrow, count);
+
+        if (end == NULL)
+            continue;
+        *end = '\0';
+        cr_expect_str_eq(run, single, "way %zu", way);
+    }
     *api_number_run_f32(run, narrow, count) = '\0';
     cr_expect_str_eq(run, single);
 }

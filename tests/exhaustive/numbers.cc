@@ -137,17 +137,17 @@ template <typename real> void check_write(real x)
         complain("does not read back", text, static_cast<double>(x));
 }
 
-char *run_of(char *out, const std::vector<float> &x)
+char *run_of(std::size_t way, char *out, const std::vector<float> &x)
 {
-    return api_number_run_f32(out, x.data(), x.size());
+    return api_number_run_f32_way(way, out, x.data(), x.size());
 }
 
-char *run_of(char *out, const std::vector<double> &x)
+char *run_of(std::size_t way, char *out, const std::vector<double> &x)
 {
-    return api_number_run_f64(out, x.data(), x.size());
+    return way == 0 ? api_number_run_f64(out, x.data(), x.size()) : nullptr;
 }
 
-/* A run is what its numbers are one by one. */
+/* A run is what its numbers are one by one, whichever way it is written. */
 template <typename real> void check_run(const std::vector<real> &x)
 {
     std::vector<char> run(x.size() * API_NUMBER_MAX + API_NUMBER_MAX), single(run.size());
@@ -158,10 +158,14 @@ template <typename real> void check_run(const std::vector<real> &x)
         *p++ = ',';
     }
     const auto size = static_cast<std::size_t>(p - 1 - single.data());
-    if (run_of(run.data(), x) != run.data() + size ||
-        std::memcmp(run.data(), single.data(), size) != 0)
-        complain("a run is not its numbers one by one", single.data(),
-                 static_cast<double>(x[0]));
+    for (std::size_t way = 0; way < API_NUMBER_WAYS; way++) {
+        const char *const end = run_of(way, run.data(), x);
+
+        if (end != nullptr && (end != run.data() + size ||
+                               std::memcmp(run.data(), single.data(), size) != 0))
+            complain("a run is not its numbers one by one", single.data(),
+                     static_cast<double>(x[0]));
+    }
 }
 
 /* Checks numbers in runs of `size`, the last one shorter. */
