@@ -282,6 +282,68 @@ template <typename real> char *put_same(char *out, const real *x, std::size_t co
     return out;
 }
 
+/* The first `count` of some numbers: what is odd is written by itself. */
+template <typename width, typename real>
+TARGET char *put_some(char *out, const real *x, std::size_t count,
+                      const typename width::texts &t)
+{
+    for (int n = 0; n < static_cast<int>(count); n++)
+        out = (t.odd >> n & 1) ? one_by_one(out, x + n, 1)
+                               : width::put_lane(out, x[n], t, n);
+    return out;
+}
+
+template <typename width, typename real>
+TARGET char *put_all(char *out, const real *x, const typename width::texts &t)
+{
+    if (__builtin_expect(t.odd, 0))
+        return put_some<width>(out, x, width::SIZE, t);
+#pragma GCC unroll 8
+    for (int n = 0; n < width::SIZE; n++)
+        out = width::put_lane(out, x[n], t, n);
+    return out;
+}
+
+/*
+ * Numbers with a comma behind each.  What `width` names: SIZE numbers at once, `texts` of
+ * them, spell(x, &texts) and put_lane, which takes one number's text.  The next ones are
+ * spelled before these are put: bytes that have just been stored are slow to load.
+ */
+template <typename width, typename real>
+char *put_many(char *out, const real *x, std::size_t count)
+{
+    const std::size_t size = width::SIZE;
+    typename width::texts t[2];
+
+    while (count >= size) {
+        const std::size_t same = count_same(x, count);
+
+        if (same > 0) {
+            out = put_same(out, x, same);
+            x += same;
+            count -= same;
+            continue;
+        }
+        bool more = true;
+
+        width::spell(x, &t[0]);
+        for (unsigned now = 0; more; now ^= 1, x += size, count -= size) {
+            more = count >= 2 * size && count_same(x + size, count - size) == 0;
+            if (more)
+                width::spell(x + size, &t[now ^ 1]);
+            out = put_all<width>(out, x, t[now]);
+        }
+    }
+    if (count > 0) {
+        real rest[width::SIZE] = {0};
+
+        std::memcpy(rest, x, count * sizeof *x);
+        width::spell(rest, &t[0]);
+        out = put_some<width>(out, rest, count, t[0]);
+    }
+    return out;
+}
+
 /* LZCNT is asked of the processor: not every compiler knows it by name. */
 inline bool are_usable()
 {

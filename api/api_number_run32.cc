@@ -28,7 +28,7 @@ const struct {
     bool (*usable)();
     char *(*put)(char *out, const float *x, std::size_t count);
 } WAYS[] = {
-    /* best first */
+/* best first */
 #if defined(__x86_64__)
     {has_avx512, api_run32::put_many_avx512},
     {api_lanes::are_usable, api_run32::put_many_avx2},

@@ -1,7 +1,7 @@
 /*
  * api_number_run32.h - what runs of float32 look up, however wide a register is (C++).
  * Not here: the lanes themselves (api_number_run32_avx2.cc, _avx512.cc).
- * Start reading at put_many.
+ * Start reading at put_one.
  */
 #ifndef API_NUMBER_RUN32_H
 #define API_NUMBER_RUN32_H
@@ -80,46 +80,7 @@ TARGET inline char *put_one(char *out, std::uint32_t bits, __m128i bytes,
     return out + o.size;
 }
 
-/*
- * Numbers with a comma behind each.  What `width` names: SIZE numbers at once, `texts` of
- * them, spell(x, &texts), put(out, x, texts) and put_some, which takes the first `count`.
- * The next ones are spelled before these are put: bytes that have just been stored are
- * slow to load.
- */
-template <typename width> char *put_many(char *out, const float *x, std::size_t count)
-{
-    const std::size_t size = width::SIZE;
-    typename width::texts t[2];
-
-    while (count >= size) {
-        const std::size_t same = count_same(x, count);
-
-        if (same > 0) {
-            out = put_same(out, x, same);
-            x += same;
-            count -= same;
-            continue;
-        }
-        bool more = true;
-
-        width::spell(x, &t[0]);
-        for (unsigned now = 0; more; now ^= 1, x += size, count -= size) {
-            more = count >= 2 * size && count_same(x + size, count - size) == 0;
-            if (more)
-                width::spell(x + size, &t[now ^ 1]);
-            out = width::put(out, x, t[now]);
-        }
-    }
-    if (count > 0) {
-        float rest[width::SIZE] = {0};
-
-        std::memcpy(rest, x, count * sizeof *x);
-        width::spell(rest, &t[0]);
-        out = width::put_some(out, rest, count, t[0]);
-    }
-    return out;
-}
-
+/* As one_by_one. */
 char *put_many_avx2(char *out, const float *x, std::size_t count);
 char *put_many_avx512(char *out, const float *x, std::size_t count);
 

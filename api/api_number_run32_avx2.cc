@@ -27,8 +27,7 @@ struct avx2 {
         int odd;                     /* a bit for each number                         */
     };
     static void spell(const float *x, texts *t);
-    static char *put(char *out, const float *x, const texts &t);
-    static char *put_some(char *out, const float *x, std::size_t count, const texts &t);
+    static char *put_lane(char *out, float x, const texts &t, int n);
 };
 
 /* ---- four decimals ---- */
@@ -120,31 +119,13 @@ TARGET void avx2::spell(const float *x, texts *t)
     t->odd = _mm256_movemask_pd(_mm256_castsi256_pd(d.odd));
 }
 
-TARGET inline char *put_lane(char *out, std::uint32_t bits, const avx2::texts &t, int n)
+TARGET inline char *avx2::put_lane(char *out, float x, const texts &t, int n)
 {
     const std::uint32_t used = ~t.zero >> 8 * n & 255;
     const u64 *const bytes = &t.bytes[n & 1][n & 2];
 
-    return put_one(out, bits, load(reinterpret_cast<const std::uint8_t *>(bytes)),
+    return put_one(out, bits_of(x), load(reinterpret_cast<const std::uint8_t *>(bytes)),
                    ORDERS.row[t.place[n]][33 - _lzcnt_u32(used)]);
-}
-
-TARGET char *avx2::put_some(char *out, const float *x, std::size_t count, const texts &t)
-{
-    for (int n = 0; n < static_cast<int>(count); n++)
-        out = (t.odd >> n & 1) ? one_by_one(out, x + n, 1)
-                               : put_lane(out, bits_of(x[n]), t, n);
-    return out;
-}
-
-TARGET char *avx2::put(char *out, const float *x, const texts &t)
-{
-    if (__builtin_expect(t.odd, 0))
-        return put_some(out, x, SIZE, t);
-#pragma GCC unroll 4
-    for (int n = 0; n < SIZE; n++)
-        out = put_lane(out, bits_of(x[n]), t, n);
-    return out;
 }
 
 } // namespace

@@ -32,8 +32,7 @@ struct avx512 {
         unsigned odd;               /* a bit for each number                         */
     };
     static void spell(const float *x, texts *t);
-    static char *put(char *out, const float *x, const texts &t);
-    static char *put_some(char *out, const float *x, std::size_t count, const texts &t);
+    static char *put_lane(char *out, float x, const texts &t, int n);
 };
 
 WIDE inline eight all_eight(std::int64_t x)
@@ -188,31 +187,13 @@ WIDE void avx512::spell(const float *x, texts *t)
     t->odd = d.odd;
 }
 
-WIDE inline char *put_lane(char *out, std::uint32_t bits, const avx512::texts &t, int n)
+TARGET inline char *avx512::put_lane(char *out, float x, const texts &t, int n)
 {
     const u64 *const bytes = &t.bytes[n & 1][n & 6];
     const auto *const orders = reinterpret_cast<const char *>(&ORDERS);
 
-    return put_one(out, bits, load(reinterpret_cast<const std::uint8_t *>(bytes)),
+    return put_one(out, bits_of(x), load(reinterpret_cast<const std::uint8_t *>(bytes)),
                    *reinterpret_cast<const one_order *>(orders + t.at[n]));
-}
-
-WIDE char *avx512::put_some(char *out, const float *x, std::size_t count, const texts &t)
-{
-    for (int n = 0; n < static_cast<int>(count); n++)
-        out = (t.odd >> n & 1) ? one_by_one(out, x + n, 1)
-                               : put_lane(out, bits_of(x[n]), t, n);
-    return out;
-}
-
-WIDE char *avx512::put(char *out, const float *x, const texts &t)
-{
-    if (__builtin_expect(t.odd, 0))
-        return put_some(out, x, SIZE, t);
-#pragma GCC unroll 8
-    for (int n = 0; n < SIZE; n++)
-        out = put_lane(out, bits_of(x[n]), t, n);
-    return out;
 }
 
 } // namespace

@@ -2,10 +2,11 @@
  * api_number_run64.cc - many float64 with commas between, four at a time where AVX2 is.
  * Not here: one number (api_number_write.cc), the order of its bytes
  * (api_number_lanes.h).
- * Start reading at put_four.
+ * Start reading at find, then four::spell.
  *
  * The text is that of api_number_write_f64, byte for byte.
  */
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 
@@ -27,10 +28,23 @@ using texts_order = orders<DIGITS, SHUFFLED, MOST>;
 constexpr texts_order ORDERS = texts_order::make();
 constexpr u64 EIGHT = 100000000, SIXTEEN = EIGHT * EIGHT;
 
+struct four {
+    enum { SIZE = LANES };
+    struct texts {
+        alignas(32) u64 rest[2][SIZE]; /* the digits behind the first              */
+        alignas(32) u64 tail[2][SIZE]; /* FIRST … COMMA, HUNDRED                   */
+        alignas(32) u64 place[SIZE];   /* row of ORDERS                            */
+        std::uint32_t zero[2];         /* a bit for each byte of `rest` that is a 0 */
+        unsigned odd;                  /* a bit for each number                    */
+    };
+    static void spell(const double *x, texts *t);
+    static char *put_lane(char *out, double x, const texts &t, int n);
+};
+
 struct number {
     u64 first, high, low; /* 1, 8 and 8 digits */
     std::int64_t point;
-    bool negative, odd; /* odd: the text below is not for it */
+    bool odd; /* the text below is not for it */
 };
 
 /* Zero, what is not finite, and whole numbers whose digits are not all in the decimal:
@@ -51,26 +65,17 @@ inline number find(double x)
     const u64 fraction = bits & ((u64(1) << twofold::FRACTION) - 1);
     const int exponent =
         static_cast<int>(bits >> twofold::FRACTION) & twofold::EXPONENT_MAX;
-    const bool negative = bits >> 63;
 
     if (__builtin_expect(is_odd(fraction, exponent), 0))
-        return number{0, 0, 0, 0, negative, true};
+        return number{0, 0, 0, 0, true};
     const decimal d = api_decimal::shortest<twofold>(fraction, exponent);
     const int given = api_decimal::digit_count<DIGITS>(d.digits);
     const u64 digits = d.digits * api_decimal::TENS[DIGITS - given];
     const u64 first = digits / SIXTEEN, high = digits / EIGHT;
 
-    return number{
-        first, high - first * EIGHT, digits - high * EIGHT, given + d.exponent, negative,
-        false};
+    return number{first, high - first * EIGHT, digits - high * EIGHT, given + d.exponent,
+                  false};
 }
-
-struct texts {
-    alignas(32) u64 rest[2][LANES]; /* the digits behind the first */
-    alignas(32) u64 tail[2][LANES]; /* FIRST … COMMA, HUNDRED      */
-    alignas(32) u64 place[LANES];   /* row of ORDERS               */
-    std::uint32_t zero[2];          /* a bit for each byte of `rest` that is a 0 */
-};
 
 TARGET inline std::uint32_t put_digits(u64 *out, lanes x)
 {
@@ -88,21 +93,23 @@ template <typename field> TARGET inline lanes gather(const number *f, field of)
         static_cast<std::int64_t>(f[1].*of), static_cast<std::int64_t>(f[0].*of));
 }
 
-TARGET inline texts spell(const number *f)
+TARGET void four::spell(const double *x, texts *t)
 {
+    const number f[] = {find(x[0]), find(x[1]), find(x[2]), find(x[3])};
     const lanes point = gather(f, &number::point), e = _mm256_sub_epi64(point, all(1));
     const lanes negative = less(e, _mm256_setzero_si256()), size = size_of(e, negative);
     const lanes hundred = _mm256_srli_epi64(times(size, all(5243)), 19);
     const lanes below = _mm256_sub_epi64(size, times(hundred, all(100)));
-    texts t;
 
-    t.zero[0] = put_digits(t.rest[0], gather(f, &number::high));
-    t.zero[1] = put_digits(t.rest[1], gather(f, &number::low));
-    store(t.tail[0], tail(gather(f, &number::first), below, negative));
-    store(t.tail[1], _mm256_add_epi64(hundred, all('0')));
-    store(t.place, _mm256_sub_epi64(place_of(point, MOST, texts_order::LEAST),
-                                    less(all(99), size)));
-    return t;
+    t->zero[0] = put_digits(t->rest[0], gather(f, &number::high));
+    t->zero[1] = put_digits(t->rest[1], gather(f, &number::low));
+    store(t->tail[0], tail(gather(f, &number::first), below, negative));
+    store(t->tail[1], _mm256_add_epi64(hundred, all('0')));
+    store(t->place, _mm256_sub_epi64(place_of(point, MOST, texts_order::LEAST),
+                                     less(all(99), size)));
+    t->odd = 0;
+    for (unsigned n = 0; n < SIZE; n++)
+        t->odd |= unsigned{f[n].odd} << n;
 }
 
 /* Of 32 bytes in two words those that `from` names: 0x70 and more make a byte 0. */
@@ -112,42 +119,19 @@ TARGET inline __m128i pick(__m128i rest, __m128i tail, __m128i from)
                         _mm_shuffle_epi8(tail, _mm_sub_epi8(from, _mm_set1_epi8(16))));
 }
 
-TARGET inline char *put_four(char *out, const double *x)
+TARGET inline char *four::put_lane(char *out, double x, const texts &t, int n)
 {
-    const number f[] = {find(x[0]), find(x[1]), find(x[2]), find(x[3])};
-    const texts t = spell(f);
+    const std::uint32_t used = (~t.zero[0] >> 8 * n & 255) | (~t.zero[1] >> 8 * n & 255)
+                                                                 << 8;
+    const auto &o = ORDERS.row[t.place[n]][33 - _lzcnt_u32(used)];
+    const __m128i rest = both(t.rest[0][n], t.rest[1][n]),
+                  tail = both(t.tail[0][n], t.tail[1][n]);
 
-#pragma GCC unroll 4
-    for (int n = 0; n < LANES; n++) {
-        const std::uint32_t used =
-            (~t.zero[0] >> 8 * n & 255) | (~t.zero[1] >> 8 * n & 255) << 8;
-        const auto &o = ORDERS.row[t.place[n]][33 - _lzcnt_u32(used)];
-        const __m128i rest = both(t.rest[0][n], t.rest[1][n]),
-                      tail = both(t.tail[0][n], t.tail[1][n]);
-
-        if (__builtin_expect(f[n].odd, 0)) {
-            out = one_by_one(out, x + n, 1);
-            continue;
-        }
-        *out = '-';
-        out += f[n].negative;
-        store(out, pick(rest, tail, load(o.from)));
-        store(out + 16, pick(rest, tail, load(o.from + 16)));
-        out += o.size;
-    }
-    return out;
-}
-
-TARGET char *put_many(char *out, const double *x, std::size_t count)
-{
-    while (count >= LANES) {
-        const std::size_t same = count_same(x, count), now = same > 0 ? same : std::size_t{LANES};
-
-        out = same > 0 ? put_same(out, x, same) : put_four(out, x);
-        x += now;
-        count -= now;
-    }
-    return one_by_one(out, x, count);
+    *out = '-';
+    out += std::signbit(x);
+    store(out, pick(rest, tail, load(o.from)));
+    store(out + 16, pick(rest, tail, load(o.from + 16)));
+    return out + o.size;
 }
 
 } // namespace
@@ -156,7 +140,8 @@ extern "C" char *api_number_run_f64(char *out, const double *x, size_t count)
 {
     static const bool usable = are_usable();
 
-    return (usable ? put_many(out, x, count) : one_by_one(out, x, count)) - (count > 0);
+    return (usable ? put_many<four>(out, x, count) : one_by_one(out, x, count)) -
+           (count > 0);
 }
 
 #else
