@@ -8,21 +8,31 @@
 
 #include <math.h>
 
+/* The sum of squares of one row of a head. */
+static double square_of(const struct attn_tensor *t, size_t from)
+{
+    enum { PIECE = 64 };
+    const struct attn_kernel *kernel = attn_kernel_of(t->dtype);
+    const size_t width = t->dim[3], bytes = attn_dtype_bytes(t->dtype);
+    double x[PIECE], sum = 0.0;
+
+    for (size_t c = 0; c < width; c += PIECE) {
+        const size_t some = width - c < PIECE ? width - c : PIECE;
+
+        kernel->to_double(some, (const char *)t->p + (from + c) * bytes, x);
+        sum += attn_kernel_of(ATTN_F64)->dot(some, x, x);
+    }
+    return sum;
+}
+
 static double largest_row(const struct attn_tensor *t, size_t b, size_t h, size_t i0,
                           size_t i1)
 {
-    const size_t width = t->dim[3];
     double largest = 0.0;
 
     for (size_t i = i0; i < i1; i++) {
-        const size_t from = attn_place4(t, b, h, i);
-        double sum = 0.0;
+        const double sum = square_of(t, attn_place4(t, b, h, i));
 
-        for (size_t c = 0; c < width; c++) {
-            const double x = attn_number(t, from + c);
-
-            sum += x * x;
-        }
         largest = sum > largest ? sum : largest;
     }
     return sqrt(largest);

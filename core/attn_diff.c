@@ -26,18 +26,15 @@ void attn_diff_note(struct attn_diff *diff, enum attn_object object, const size_
 {
     const double off = fabs(got - want.value);
 
-    diff->compared++;
-    if (isfinite(off)) {
-        const double ratio = want.error > 0.0 ? off / want.error
-                             : off > 0.0      ? INFINITY
-                                              : 0.0;
-
-        if (ratio > diff->worst_ratio || diff->compared == 1) {
-            diff->worst_ratio = ratio;
-            diff->worst = off;
-            diff->worst_allowed = want.error;
-        }
+    /* A quotient only where it is larger than all before: most are not. */
+    if ((off > diff->worst_ratio * want.error || diff->compared == 0) && isfinite(off)) {
+        diff->worst_ratio = want.error > 0.0 ? off / want.error
+                            : off > 0.0      ? INFINITY
+                                             : 0.0;
+        diff->worst = off;
+        diff->worst_allowed = want.error;
     }
+    diff->compared++;
     if (!attn_judge_near(got, want))
         keep_first(diff, object, at, got, want);
 }
