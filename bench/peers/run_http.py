@@ -1,5 +1,7 @@
 """All tensors of a causal float32 layer as JSON over HTTP: attentiond (default audit) against
-FastAPI services with one worker a core, in turns in one run; the client is wrk.
+FastAPI services with one worker a core, in turns in one run, none of them logging.  The clients are wrk, one a core;
+each peer's worker has a port and a client of its own, because workers that share a port get
+connections by chance, and one of them may get them all.
 Usage: run_http.py ATTENTIOND PEERS_FOLDER."""
 
 import json
@@ -17,6 +19,7 @@ import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROUNDS = int(os.environ.get("ROUNDS", 5))
+CORES = os.cpu_count()
 CASES = [(8, 2, 16, 64, 2), (128, 1, 64, 8, 3), (1024, 1, 64, 2, 6)]   # T, B, d, connections, s
 MS = {"us": 1e-3, "ms": 1, "s": 1e3, "m": 6e4}
 
@@ -36,16 +39,16 @@ def free_port():
 
 
 def start_ours(binary):
-    process = subprocess.Popen([binary, "--port", "0"], stdout=subprocess.PIPE,
+    process = subprocess.Popen([binary, "--port", "0", "--log", "off"], stdout=subprocess.PIPE,
                                stderr=subprocess.DEVNULL, text=True, start_new_session=True)
-    return process, int(process.stdout.readline().rsplit(":", 1)[1])
+    return [process], [int(process.stdout.readline().rsplit(":", 1)[1])] * CORES
 
 
-def start_peer(peers, app):
+def start_worker(peers, app):
     port = free_port()
     process = subprocess.Popen(
         [peers / "venv/bin/python", "-m", "uvicorn", "--app-dir", HERE, f"service:{app}", "--port",
-         str(port), "--workers", str(os.cpu_count()), "--no-access-log", "--log-level", "error"],
+         str(port), "--no-access-log", "--log-level", "error"],
         env={**os.environ, "OPENBLAS_NUM_THREADS": "1"}, start_new_session=True)
     for _ in range(200):
         try:
@@ -53,8 +56,11 @@ def start_peer(peers, app):
             break
         except OSError:
             time.sleep(0.1)
-    time.sleep(2)     # until every worker has imported its modules
     return process, port
+
+
+def start_peer(peers, app):
+    return list(zip(*(start_worker(peers, app) for _ in range(CORES))))
 
 
 def quantile(out, percent):
@@ -62,14 +68,18 @@ def quantile(out, percent):
     return float(value) * MS[unit]
 
 
-def load(port, script, connections, seconds):
+def load(ports, script, connections, seconds):
     """Milliseconds of all workers a request, p50 and p99 of the waiting time."""
-    out = subprocess.check_output(
-        ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "--timeout", "60s", "--latency", "-s",
-         script, f"http://127.0.0.1:{port}/v1/attention"], text=True)
-    assert "Non-2xx" not in out and "Socket errors" not in out, out
-    count, span, unit = re.search(r"(\d+) requests in ([\d.]+)(\w+),", out).groups()
-    return float(span) * MS[unit] / max(1, int(count)), quantile(out, 50), quantile(out, 99)
+    clients = [subprocess.Popen(
+        ["wrk", "-t1", f"-c{connections // len(ports)}", f"-d{seconds}s", "--timeout", "60s",
+         "--latency", "-s", script, f"http://127.0.0.1:{port}/v1/attention"],
+        stdout=subprocess.PIPE, text=True) for port in ports]
+    outs, rate = [client.communicate()[0] for client in clients], 0
+    for out in outs:
+        assert "Non-2xx" not in out and "Socket errors" not in out, out
+        count, span, unit = re.search(r"(\d+) requests in ([\d.]+)(\w+),", out).groups()
+        rate += max(1, int(count)) / (float(span) * MS[unit])
+    return 1 / rate, *(max(quantile(out, percent) for out in outs) for percent in (50, 99))
 
 
 def measure(who, case):
@@ -81,8 +91,8 @@ def measure(who, case):
                      f"wrk.body = [==[{body(T, B, d)}]==]\n")
         script.flush()
         for round_number in range(ROUNDS + 1):
-            for name, (_, port) in who.items():
-                one = load(port, script.name, connections, seconds if round_number else 1)
+            for name, (_, ports) in who.items():
+                one = load(ports, script.name, connections, seconds if round_number else 1)
                 if round_number:
                     seen[name].append(one)
     return {name: [statistics.median(x) for x in zip(*s)] for name, s in seen.items()}
@@ -104,8 +114,9 @@ def main(binary, peers):
                 print(f"| {case[0]} | {case[3]} | {name} | {1000 / each:.4g} | {p50:.3g} | "
                       f"{p99:.3g} | {each / median['attentiond'][0]:.2f} |", flush=True)
     finally:
-        for process, _ in who.values():
-            os.killpg(process.pid, signal.SIGTERM)
+        for processes, _ in who.values():
+            for process in processes:
+                os.killpg(process.pid, signal.SIGTERM)
 
 
 if __name__ == "__main__":
