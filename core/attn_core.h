@@ -56,7 +56,7 @@ size_t attn_pack_widths(void);
 
 struct attn_rows { /* which part of the problem to run: reruns of the audit       */
     size_t b0, b1; /* items                                                       */
-    size_t i0, i1; /* query rows; multiples of ATTN_ROW_BLOCK except the end      */
+    size_t i0, i1; /* query rows                                                  */
 };
 
 struct attn_run_ctx {
@@ -112,7 +112,8 @@ bool attn_stage_all(const struct attn_run_ctx *run, enum attn_stage stage,
                     struct attn_err *err);
 
 /* attn_run on a part of the problem: the trace holds whole tensors, only `rows` are
-   filled (K and V of the named items in full). */
+   filled (K and V of the named items in full).  Bits are those of the whole where rows
+   begin and end with blocks of ATTN_ROW_BLOCK; elsewhere the last ones may differ. */
 bool attn_run_rows(const struct attn_problem *p, const struct attn_plan *plan,
                    struct attn_rows rows, struct attn_arena *arena,
                    const struct attn_exec *exec, const struct attn_swap *swap,

@@ -247,8 +247,6 @@ bool attn_run_rows(const struct attn_problem *p, const struct attn_plan *plan,
     assert(plan->path == ATTN_PATH_DENSE || plan->path == ATTN_PATH_TILED);
     assert(rows.b0 <= rows.b1 && rows.b1 <= p->d.B);
     assert(rows.i0 <= rows.i1 && rows.i1 <= p->d.T_q);
-    assert(rows.i0 % ATTN_ROW_BLOCK == 0);
-    assert(rows.i1 % ATTN_ROW_BLOCK == 0 || rows.i1 == p->d.T_q);
     if (!attn_trace_take(p, plan, arena, trace, err))
         return false;
     for (size_t g = 0; g < ATTN_COUNT(GROUPS); g++)
