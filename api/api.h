@@ -78,7 +78,7 @@ struct api_call {
     void *expired_arg;
     api_parallel_fn *parallel; /* or NULL */
     void *pool;
-    uint64_t work_max_ns; /* a handler that would need longer leaves status 0; 0 = any */
+    uint64_t work_max_ns;  /* a handler that would need longer leaves status 0; 0 = any */
     size_t lend_max_bytes; /* an answer may stay in parts in a context that holds at most
                               so much; 0 = it must be whole, in `out` */
 };

@@ -16,7 +16,7 @@ libc='(assert|stdatomic|complex|ctype|errno|float|inttypes|limits|locale|math|st
 bad=$(includes core "$libc|core/attn[a-z_]*\.(h|inc)|immintrin\.h" | grep -vE '^core/attn_blas\.c:[0-9]+ cblas\.h$' || true)
 [ -z "$bad" ] || complain "core/ includes what it must not:
 $bad"
-bad=$(includes api "$libc|(stdio|stdlib|time|unistd|sys/mman|sys/types)\.h|charconv|cstddef|cstdint|cstring|cmath|limits|system_error|type_traits|jansson\.h|core/attn\.h|api/api[a-z_]*\.h")
+bad=$(includes api "$libc|(stdio|stdlib|time|unistd|sys/mman|sys/types)\.h|charconv|cstddef|cstdint|cstring|cmath|limits|system_error|type_traits|jansson\.h|(cpuid|emmintrin|immintrin)\.h|core/attn\.h|api/api[a-z_0-9]*\.h")
 [ -z "$bad" ] || complain "api/ includes what it must not:
 $bad"
 bad=$(includes server '[a-z_/0-9]+\.h' | cat; grep -nE '#[[:space:]]*include.*(jansson|cblas|core/|api_private)' server/*.[ch] || true)
