@@ -185,6 +185,10 @@ static void *on_line(void *server_arg, const char *target, struct MHD_Connection
     return request;
 }
 
+/* A client that has gone ends its work as a deadline does; in the log it has a status of
+   its own, as other servers have it. */
+enum { DEADLINE = 504, CLIENT_GONE = 499 };
+
 /* The last byte has been sent, or the connection has broken. */
 static void on_end(void *server_arg, struct MHD_Connection *mhd, void **request_arg,
                    enum MHD_RequestTerminationCode code)
@@ -207,6 +211,8 @@ static void on_end(void *server_arg, struct MHD_Connection *mhd, void **request_
     if (atomic_load(&request->connection->gone) ||
         (code != MHD_REQUEST_TERMINATED_COMPLETED_OK && request->reply.error == NULL))
         request->reply.error = "client_gone";
+    if (atomic_load(&request->connection->gone) && request->reply.status == DEADLINE)
+        request->reply.status = CLIENT_GONE;
     srv_log_request(&server->log, request);
     srv_request_release(request);
     atomic_fetch_sub(&server->in_flight, 1);

@@ -283,6 +283,8 @@ def client_gone_frees_its_worker(binary):
             begun = time.monotonic()
             assert server.ask("POST", PATH, slow_body(64)).status == 200
             assert time.monotonic() - begun < 3, (reset, time.monotonic() - begun)
+            assert eventually(lambda: '"status":499' in server.log() and
+                              '"error":"client_gone"' in server.log(), 3), server.log()
 
 
 def parallel_load(binary):
