@@ -8,16 +8,22 @@
 #include <assert.h>
 #include <cblas.h>
 #include <limits.h>
+#include <string.h>
 
+static char name[256];
+
+/* OpenBLAS makes its name anew at each call, in one place for all threads: it is asked
+   once. */
 void attn_blas_init(void)
 {
     openblas_set_num_threads(1);
+    if (name[0] == '\0')
+        strncpy(name, openblas_get_config(), sizeof name - 1);
 }
 
-/* OpenBLAS keeps the string for the life of the process. */
 const char *attn_blas_name(void)
 {
-    return openblas_get_config();
+    return name;
 }
 
 static blasint blas_int(size_t n)

@@ -251,7 +251,7 @@ struct srv_connection {
     struct srv_request *request; /* the I/O thread's alone                    */
     int64_t patient_until_us;    /* the watcher's alone                       */
     bool linger;                 /* the peer may still be sending: close late */
-    atomic_bool gone;            /* it closed while it waited for the answer  */
+    atomic_bool gone;            /* it broke while it waited for the answer   */
 };
 
 struct srv_watch;

@@ -80,13 +80,13 @@ struct waiting {
     nfds_t count;
 };
 
-/* Marks those whose client has closed, so that their work ends.  A client that closed its
-   sending side alone looks the same. */
+/* Marks those whose connection has broken, so that their work ends.  A client that closed
+   its sending side may still read: that is no sign. */
 static void waiting_check(struct waiting *w)
 {
     if (w->count > 0 && poll(w->fds, w->count, 0) > 0)
         for (nfds_t n = 0; n < w->count; n++)
-            if (w->fds[n].revents & (POLLRDHUP | POLLHUP | POLLERR))
+            if (w->fds[n].revents & (POLLHUP | POLLERR))
                 atomic_store(&w->connection[n]->gone, true);
     w->count = 0;
 }
@@ -94,7 +94,7 @@ static void waiting_check(struct waiting *w)
 static void waiting_add(struct waiting *w, struct srv_connection *connection)
 {
     w->connection[w->count] = connection;
-    w->fds[w->count++] = (struct pollfd){.fd = connection->fd, .events = POLLRDHUP};
+    w->fds[w->count++] = (struct pollfd){.fd = connection->fd};
     if (w->count == WAITING_MAX)
         waiting_check(w);
 }

@@ -105,5 +105,6 @@ Test(attn_blas, one_shape_one_set_of_bits)
 
 Test(attn_blas, has_a_name)
 {
+    attn_blas_init();
     cr_assert_eq(strncmp(attn_blas_name(), "OpenBLAS", 8), 0);
 }

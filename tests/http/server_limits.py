@@ -272,19 +272,24 @@ def client_gone_before_answer(binary):
 
 def client_gone_frees_its_worker(binary):
     body = slow_body(rows_lasting(binary, 6))
-    for reset in (False, True):
-        with Server(binary, "--workers", 1) as server:
-            with server.connect() as wire:
-                wire.send(request("POST", PATH, body))
-                time.sleep(0.5)
-                if reset:
-                    wire.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER,
-                                         struct.pack("ii", 1, 0))
-            begun = time.monotonic()
-            assert server.ask("POST", PATH, slow_body(64)).status == 200
-            assert time.monotonic() - begun < 3, (reset, time.monotonic() - begun)
-            assert eventually(lambda: '"status":499' in server.log() and
-                              '"error":"client_gone"' in server.log(), 3), server.log()
+    with Server(binary, "--workers", 1) as server:
+        with server.connect() as wire:
+            wire.send(request("POST", PATH, body))
+            time.sleep(0.5)
+            wire.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        begun = time.monotonic()
+        assert server.ask("POST", PATH, slow_body(64)).status == 200
+        assert time.monotonic() - begun < 3, time.monotonic() - begun
+        assert eventually(lambda: '"status":499' in server.log() and
+                          '"error":"client_gone"' in server.log(), 3), server.log()
+
+
+def half_closed_client_is_answered(binary):
+    body = slow_body(rows_lasting(binary, 1))
+    with Server(binary, "--workers", 1) as server, server.connect() as wire:
+        wire.send(request("POST", PATH, body) + request("POST", PATH, OK_BODY))
+        wire.sock.shutdown(socket.SHUT_WR)
+        assert [wire.response().status for _ in range(2)] == [200, 200]
 
 
 def parallel_load(binary):
@@ -307,4 +312,5 @@ TESTS = [body_limit_declared, body_limit_chunked, body_limit_on_get, budget_over
          dripping_request_line, dripping_header, dripping_fast, dripping_body,
          silent_connection, slow_reader, unread_files_stay_whole,
          connections_at_limit, many_slow_connections, client_gone_before_answer, client_gone_frees_its_worker,
+         half_closed_client_is_answered,
          parallel_load]
