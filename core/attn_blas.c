@@ -16,9 +16,11 @@ static char name[256];
    once. */
 void attn_blas_init(void)
 {
+    const char *const given = openblas_get_config();
+    const size_t len = strlen(given);
+
     openblas_set_num_threads(1);
-    if (name[0] == '\0')
-        strncpy(name, openblas_get_config(), sizeof name - 1);
+    memcpy(name, given, len < sizeof name ? len : sizeof name - 1);
 }
 
 const char *attn_blas_name(void)
