@@ -11,8 +11,9 @@
 
 #if defined(__x86_64__)
 
-/* GCC 12 says so of its own header. */
+/* GCC 12 says both of its own header. */
 #pragma GCC diagnostic ignored "-Wuninitialized"
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 
 #define WIDE \
     __attribute__((target("avx2,lzcnt,avx512f,avx512bw,avx512cd,avx512dq,avx512vl")))
