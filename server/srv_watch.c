@@ -1,6 +1,6 @@
 /*
  * srv_watch.c - absolute deadlines: a thread that ends connections which take too long,
- * notices clients that have gone while their answer is computed, and lets refused
+ * notices connections that break while their answer is computed, and lets refused
  * connections linger until their sender has read the answer.
  * Not here: the deadline of the computation (the API asks `expired`).
  * Start reading at watch_main.  The HTTP library's own timeout ends only silent
