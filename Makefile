@@ -7,6 +7,7 @@ PYTHON   ?= /usr/bin/python3
 PREFIX   ?= /usr/local
 SAN      ?=
 OPT      ?= -O2
+LTO      ?= $(if $(SAN),,1)
 MARCH    ?=
 V        ?= 0
 Q        := $(if $(filter 1,$(V)),,@)
@@ -15,6 +16,9 @@ PKGS     := libmicrohttpd jansson openblas libdeflate libzstd
 WARN     := -Wall -Wextra -Wpedantic -Wshadow -Wconversion $(if $(CI),-Werror)
 COMMON   := $(OPT) -g $(MARCH) $(WARN) $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=all \
             -fno-omit-frame-pointer) -I. -MMD -MP -ffp-contract=off
+# The objects hold both kinds of code: the binary is optimised as a whole, tests link fast.
+FAT      := $(if $(LTO),-flto=auto -ffat-lto-objects)
+WHOLE    := $(if $(LTO),-flto=auto $(OPT),-fno-lto)
 CFLAGS   += -std=c11 -D_GNU_SOURCE $(COMMON)
 CXXFLAGS += -std=c++17 $(COMMON)
 LDFLAGS  += $(if $(SAN),-fsanitize=$(SAN))
@@ -51,15 +55,15 @@ build: $(BUILD)/attentiond ## build $(BUILD)/attentiond (needs neither network n
 
 $(BUILD)/attentiond: $(CORE_OBJ) $(API_OBJ) $(SERVER_OBJ)
 	@echo "  LINK  $@"
-	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+	$(Q)$(CC) $(WHOLE) $(LDFLAGS) -o $@ $^ $(LDLIBS)
 
 $(BUILD)/obj/%.o: %.c
 	@mkdir -p $(@D); echo "  CC    $<"
-	$(Q)$(CC) $(CFLAGS) -c -o $@ $<
+	$(Q)$(CC) $(CFLAGS) $(FAT) -c -o $@ $<
 
 $(BUILD)/obj/%.o: %.cc
 	@mkdir -p $(@D); echo "  CXX   $<"
-	$(Q)$(CXX) $(CXXFLAGS) -c -o $@ $<
+	$(Q)$(CXX) $(CXXFLAGS) $(FAT) -c -o $@ $<
 
 $(BUILD)/obj/gen/%.o: $(BUILD)/gen/%.c
 	@mkdir -p $(@D); echo "  CC    $<"
@@ -71,7 +75,7 @@ $(ASSETS): scripts/assets.sh openapi.yaml $(wildcard examples/*.json)
 
 $(BUILD)/tests/%: tests/%.c $(TEST_SUP) $(LIB_OBJ)
 	@mkdir -p $(@D); echo "  TEST  $@"
-	$(Q)$(CC) $(CFLAGS) -Itests/support -o $@ $< $(TEST_SUP) $(LIB_OBJ) $(LDFLAGS) $(LDLIBS) -lcriterion
+	$(Q)$(CC) $(CFLAGS) -fno-lto -Itests/support -o $@ $< $(TEST_SUP) $(LIB_OBJ) $(LDFLAGS) $(LDLIBS) -lcriterion
 
 tests: $(TEST_BIN)
 
@@ -123,7 +127,7 @@ extend: build ## add what CONTRIBUTING.md adds, in a copy, and ask it
 COUNT    ?= 10000000
 $(BUILD)/tests/exhaustive/numbers: tests/exhaustive/numbers.cc $(API_CXX:%.cc=$(BUILD)/obj/%.o)
 	@mkdir -p $(@D); echo "  TEST  $@"
-	$(Q)$(CXX) $(CXXFLAGS) -o $@ $^ $(LDFLAGS) -lpthread
+	$(Q)$(CXX) $(CXXFLAGS) -fno-lto -o $@ $^ $(LDFLAGS) -lpthread
 
 numbers-test: $(BUILD)/tests/exhaustive/numbers ## a sample of test-exhaustive
 	@$< --step 4093 --count 100000
