@@ -15,7 +15,7 @@ bool api_put_sentence(struct api_buffer *b, const char *sentence, const double *
     if (!sentence)
         return api_puts(b, "null");
     for (ok = api_put(b, "\"", 1); ok && *sentence;) {
-        const size_t run = strcspn(sentence, "{");
+        const size_t run = (size_t)(strchrnul(sentence, '{') - sentence);
         const bool is_fact = sentence[run] == '{' &&
                              isdigit((unsigned char)sentence[run + 1]) &&
                              sentence[run + 2] == '}';

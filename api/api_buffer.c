@@ -3,24 +3,21 @@
  * them.
  * Not here: tensors in answers (api_write.c), digits of floats (api_number_write.cc,
  * api_fact.cc).
- * Start reading at api_buffer_reserve, then api_put_string.
+ * Start reading at api_buffer_grow, then api_put_string.
  */
 #include "api/api_private.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "api/api_fact.h"
 
 enum { BUFFER_LEAST = 4096 };
 
-bool api_buffer_reserve(struct api_buffer *b, size_t more)
+bool api_buffer_grow(struct api_buffer *b, size_t more)
 {
     size_t cap = b->cap < BUFFER_LEAST ? BUFFER_LEAST : b->cap;
     char *p;
 
-    if (more <= b->cap - b->len)
-        return true;
     if (more > SIZE_MAX / 2 - b->len)
         return false;
     while (cap < b->len + more)
@@ -56,21 +53,6 @@ void api_buffer_free(struct api_buffer *buffer)
 {
     free(buffer->p);
     *buffer = (struct api_buffer){0};
-}
-
-bool api_put(struct api_buffer *b, const char *text, size_t len)
-{
-    if (!api_buffer_reserve(b, len))
-        return false;
-    if (len > 0)
-        memcpy(b->p + b->len, text, len);
-    b->len += len;
-    return true;
-}
-
-bool api_puts(struct api_buffer *b, const char *text)
-{
-    return api_put(b, text, strlen(text));
 }
 
 /* Table 3-7 of the Unicode Standard: shortest forms only, no surrogates, nothing past
@@ -127,29 +109,39 @@ static bool is_plain(unsigned char c)
 
 /* Whether all eight bytes are plain: the tests for a byte that is zero, or less than n,
    of "Bit Twiddling Hacks" (Anderson). */
-static bool are_plain(const char *text)
+static bool are_plain(uint64_t w)
 {
     const uint64_t ones = UINT64_C(0x0101010101010101), tops = ones << 7;
-    uint64_t w, quote, slash, erase;
+    const uint64_t quote = w ^ ones * '"', slash = w ^ ones * '\\',
+                   erase = w ^ ones * 0x7F;
 
-    memcpy(&w, text, sizeof w);
-    quote = w ^ ones * '"';
-    slash = w ^ ones * '\\';
-    erase = w ^ ones * 0x7F;
     return ((w | ((w - ones * 0x20) & ~w) | ((quote - ones) & ~quote) |
              ((slash - ones) & ~slash) | ((erase - ones) & ~erase)) &
             tops) == 0;
 }
 
-/* How many bytes from the beginning can be copied as they are. */
-static size_t plain_run(const char *text, size_t len)
+/* Copies up to the first byte that is not plain; how many that were.  Eight at a time,
+   the last eight again with what is left. */
+static size_t copy_plain(char *out, const char *text, size_t len)
 {
+    uint64_t w;
     size_t n = 0;
 
-    while (len - n >= sizeof(uint64_t) && are_plain(text + n))
-        n += sizeof(uint64_t);
-    while (n < len && is_plain((unsigned char)text[n]))
-        n++;
+    for (; len - n >= sizeof w; n += sizeof w) {
+        memcpy(&w, text + n, sizeof w);
+        if (!are_plain(w))
+            break;
+        memcpy(out + n, &w, sizeof w);
+    }
+    if (n > 0 && len - n < sizeof w) {
+        memcpy(&w, text + len - sizeof w, sizeof w);
+        if (are_plain(w)) {
+            memcpy(out + len - sizeof w, &w, sizeof w);
+            return len;
+        }
+    }
+    for (; n < len && is_plain((unsigned char)text[n]); n++)
+        out[n] = text[n];
     return n;
 }
 
@@ -158,12 +150,13 @@ bool api_put_escaped(struct api_buffer *b, const char *text, size_t len)
     const char *const end = text + len;
 
     for (;;) {
-        const size_t run = plain_run(text, (size_t)(end - text));
         size_t n;
 
-        if (!api_put(b, text, run))
+        if (!api_buffer_reserve(b, (size_t)(end - text)))
             return false;
-        text += run;
+        n = copy_plain(b->p + b->len, text, (size_t)(end - text));
+        b->len += n;
+        text += n;
         if (text == end)
             return true;
         n = (unsigned char)*text < 0x80 ? 0 : api_utf8_length(text, end);

@@ -7,6 +7,7 @@
 #define API_PRIVATE_H
 
 #include <jansson.h>
+#include <string.h>
 
 #include "api/api.h"
 #include "api/api_number.h"
@@ -68,9 +69,29 @@ void api_reply_error(struct api_reply *reply, const char *request_id,
 /* ---- growing bytes (api_buffer.c)
  * -------------------------------------------------------------- */
 
-bool api_buffer_reserve(struct api_buffer *b, size_t more); /* false when memory is out */
-bool api_put(struct api_buffer *b, const char *text, size_t len);
-bool api_puts(struct api_buffer *b, const char *text);
+bool api_buffer_grow(struct api_buffer *b, size_t more); /* false when memory is out */
+
+/* Room for `more` bytes behind those that are there. */
+static inline bool api_buffer_reserve(struct api_buffer *b, size_t more)
+{
+    return more <= b->cap - b->len || api_buffer_grow(b, more);
+}
+
+static inline bool api_put(struct api_buffer *b, const char *text, size_t len)
+{
+    if (!api_buffer_reserve(b, len))
+        return false;
+    if (len > 0)
+        memcpy(b->p + b->len, text, len);
+    b->len += len;
+    return true;
+}
+
+static inline bool api_puts(struct api_buffer *b, const char *text)
+{
+    return api_put(b, text, strlen(text));
+}
+
 bool api_put_string(struct api_buffer *b, const char *text); /* JSON string with quotes */
 /* The inside of one; what is no UTF-8 becomes U+FFFD. */
 bool api_put_escaped(struct api_buffer *b, const char *text, size_t len);
