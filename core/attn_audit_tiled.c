@@ -7,6 +7,7 @@
 #include "core/attn_rerun.h"
 
 #include <math.h>
+#include <string.h>
 
 /* The sum of squares of one row of a head. */
 static double square_of(const struct attn_tensor *t, size_t from)
@@ -92,8 +93,8 @@ static double weight_error(struct attn_auditor *a, struct attn_rows rows, size_t
 }
 
 /* value: the largest |v| that a feature of H can take; error: what its two paths may
-   differ by. */
-static void mix_error(struct attn_auditor *a, struct attn_rows rows,
+   differ by.  `largest` is scratch of one head's features. */
+static void mix_error(struct attn_auditor *a, struct attn_rows rows, double *largest,
                       struct attn_judged *H)
 {
     const struct attn_tensor *V = &a->trace->t[ATTN_V];
@@ -104,18 +105,12 @@ static void mix_error(struct attn_auditor *a, struct attn_rows rows,
         /* Weights sum to 1 at most on either path. */
         const double relative = fmin(weight_error(a, rows, h), 2.0);
 
-        struct attn_judged *out = H + h * d_v;
-
-        for (size_t c = 0; c < d_v; c++)
-            out[c].value = 0.0;
+        memset(largest, 0, d_v * sizeof *largest);
         for (size_t j = 0; j < a->p->d.T_kv; j++)
-            for (size_t c = 0; c < d_v; c++) {
-                const double v = fabs(attn_number(V, from + j * d_v + c));
-
-                out[c].value = v > out[c].value ? v : out[c].value;
-            }
+            attn_judge_largest(V, from + j * d_v, d_v, largest);
         for (size_t c = 0; c < d_v; c++)
-            out[c].error = out[c].value * relative + attn_judge_tiny(a->p->dtype);
+            H[h * d_v + c] = (struct attn_judged){
+                largest[c], largest[c] * relative + attn_judge_tiny(a->p->dtype)};
     }
 }
 
@@ -142,7 +137,7 @@ static void compare_paths(struct attn_auditor *a, const struct attn_trace *other
     const enum attn_object o = attn_rerun_output(a);
     const struct attn_tensor *was = &a->trace->t[o], *is = &other->t[o];
 
-    mix_error(a, rows, a->judged);
+    mix_error(a, rows, allowed, a->judged);
     if (o == ATTN_Y)
         output_error(a->p, a->judged, allowed);
     else

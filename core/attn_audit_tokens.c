@@ -9,7 +9,7 @@
 #include <string.h>
 
 enum { CUTS_MAX = 32 }; /* reruns of one item in a full audit */
-enum { LONG = 512 };    /* queries from which on a rerun leaves the projections out */
+enum { LONG = 64 };     /* queries from which on a rerun leaves the projections out */
 
 struct unread {        /* of one item */
     uint8_t *key;      /* [T_kv] 1: to be changed */

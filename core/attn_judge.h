@@ -114,5 +114,8 @@ double attn_judge_dot(const struct attn_tensor *t, size_t from, size_t n, const 
 /* sum[c] += by |t[from + c]| for c < n. */
 void attn_judge_add_sizes(const struct attn_tensor *t, size_t from, size_t n, double by,
                           double *sum);
+/* largest[c] = |t[from + c]| where that is larger, for c < n. */
+void attn_judge_largest(const struct attn_tensor *t, size_t from, size_t n,
+                        double *largest);
 
 #endif

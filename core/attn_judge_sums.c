@@ -47,6 +47,28 @@ void attn_judge_add_sizes(const struct attn_tensor *t, size_t from, size_t n, do
         sum[c] += by * fabs(attn_number(t, from + c));
 }
 
+void attn_judge_largest(const struct attn_tensor *t, size_t from, size_t n,
+                        double *largest)
+{
+    size_t c = 0;
+
+    for (; c + TWO <= n; c += TWO) {
+        const two size = sizes(two_at(t, from + c));
+        two most;
+
+        memcpy(&most, largest + c, sizeof most);
+        const two_words more = (two_words)(size > most);
+
+        most = (two)(((two_words)size & more) | ((two_words)most & ~more));
+        memcpy(largest + c, &most, sizeof most);
+    }
+    for (; c < n; c++) {
+        const double size = fabs(attn_number(t, from + c));
+
+        largest[c] = size > largest[c] ? size : largest[c];
+    }
+}
+
 /* value[c] += sum_k x_k t[row_k + c], error[c] += sum_k size_k |t[row_k + c]|, c < n. */
 static void add_few(const struct attn_tensor *t, size_t terms,
                     const struct attn_term *term, size_t n, double *value, double *error)
