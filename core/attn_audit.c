@@ -114,13 +114,12 @@ static bool check_gradients(struct attn_auditor *a, struct attn_finding *f)
 
 /* ---- which rows -------------------------------------------------------------------- */
 
-enum { ROWS_MAX = 64, ROWS_EACH = 128, ROWS_SPECIAL = 4 };
+enum { ROWS_MIN = 4, ROWS_MAX = 64, ROWS_EACH = 512 };
 enum { SMALL_PAIRS = 64 };         /* up to here every row is looked at in any case */
 enum { INJECTED_PAIRS = 1 << 16 }; /* and up to here when a fault is injected */
 
 /* Rows are drawn one for every ROWS_EACH that there are: a row costs the judge's plain
-   loops about as much as it costs a request to compute and write two, so this stays below
-   a twentieth. */
+   loops as much as the layer takes for twenty, so this stays below a twentieth. */
 static size_t rows_wanted(const struct attn_problem *p, enum attn_audit_level level)
 {
     const size_t all = p->d.B * p->d.h * p->d.T_q;
@@ -128,7 +127,7 @@ static size_t rows_wanted(const struct attn_problem *p, enum attn_audit_level le
 
     if (level == ATTN_AUDIT_FULL || all * p->d.T_kv <= SMALL_PAIRS)
         return all;
-    n = (n > ROWS_MAX ? ROWS_MAX : n) + ROWS_SPECIAL;
+    n = n < ROWS_MIN ? ROWS_MIN : n > ROWS_MAX ? ROWS_MAX : n;
     return n < all ? n : all;
 }
 

@@ -5,29 +5,40 @@
  */
 #include "core/attn_rerun.h"
 
-static bool item_alone(struct attn_auditor *a, struct attn_rows rows,
+/* The whole batch, from Q, K and V on in a short rerun. */
+static void batch(const struct attn_auditor *a, struct attn_problem *p)
+{
+    *p = *a->p;
+    if (attn_rerun_short(a))
+        attn_rerun_projected(a, p);
+}
+
+static bool item_alone(struct attn_auditor *a, const struct attn_wanted *want,
                        struct attn_diff *diff)
 {
-    struct attn_problem item;
+    const struct attn_rows rows = {0, 1, want->rows.i0, want->rows.i1};
+    struct attn_problem all, item;
     struct attn_trace again;
 
-    attn_problem_item(a->p, rows.b0, &item);
-    if (!attn_rerun(a, &item, a->plan->path, (struct attn_rows){0, 1, rows.i0, rows.i1},
-                    a->swap, &again))
+    batch(a, &all);
+    attn_problem_item(&all, want->rows.b0, &item);
+    if (!attn_rerun(a, &item, a->plan->path, rows, a->swap, &again))
         return false;
-    attn_rerun_compare(a, &again, 0, rows, NULL, diff);
+    attn_rerun_compare(a, want, attn_rerun_rows(a, &again, rows), NULL, diff);
     return true;
 }
 
-static bool others_changed(struct attn_auditor *a, struct attn_rows rows,
+static bool others_changed(struct attn_auditor *a, const struct attn_wanted *want,
                            struct attn_diff *diff)
 {
     static const enum attn_input inputs[] = {ATTN_IN_X,     ATTN_IN_X_KV, ATTN_IN_Q,
                                              ATTN_IN_K,     ATTN_IN_V,    ATTN_IN_PAST_K,
                                              ATTN_IN_PAST_V};
-    struct attn_problem changed = *a->p;
+    const struct attn_rows rows = want->rows;
+    struct attn_problem changed;
     struct attn_trace again;
 
+    batch(a, &changed);
     for (size_t n = 0; n < ATTN_COUNT(inputs); n++) {
         struct attn_tensor *t = &changed.in[inputs[n]];
         const size_t item = t->p ? attn_tensor_count(t) / t->dim[0] : 0;
@@ -40,8 +51,24 @@ static bool others_changed(struct attn_auditor *a, struct attn_rows rows,
     }
     if (!attn_rerun(a, &changed, a->plan->path, rows, a->swap, &again))
         return false;
-    attn_rerun_compare(a, &again, rows.b0, rows, NULL, diff);
+    attn_rerun_compare(a, want, attn_rerun_rows(a, &again, rows), NULL, diff);
     return true;
+}
+
+static bool check_item(struct attn_auditor *a, size_t b, struct attn_diff *diff)
+{
+    const struct attn_rows rows =
+        attn_rerun_around(a, b, attn_random_below(&a->random, a->p->d.T_q));
+    struct attn_wanted want;
+    size_t mark;
+    bool done;
+
+    if (!attn_rerun_wanted(a, rows, &want))
+        return false;
+    mark = attn_arena_mark(a->arena);
+    done = item_alone(a, &want, diff);
+    attn_arena_release(a->arena, mark);
+    return done && others_changed(a, &want, diff);
 }
 
 bool attn_check_batch(struct attn_auditor *a, struct attn_finding *f)
@@ -66,12 +93,7 @@ bool attn_check_batch(struct attn_auditor *a, struct attn_finding *f)
         return true;
     }
     for (size_t b = first; done && b < end; b++) {
-        const struct attn_rows rows =
-            attn_rerun_block(a, b, attn_random_below(&a->random, a->p->d.T_q));
-
-        done = item_alone(a, rows, &diff);
-        attn_arena_release(a->arena, mark);
-        done = done && others_changed(a, rows, &diff);
+        done = check_item(a, b, &diff);
         attn_arena_release(a->arena, mark);
     }
     attn_finding_set(f, &diff, &words);

@@ -58,70 +58,56 @@ static void poison_row(struct attn_tensor *t, size_t b, size_t g, size_t j, doub
             ((float *)t->p)[c] = (float)huge;
 }
 
-/* Poisons what item b may not read; returns how many keys that are. */
-static size_t poison_item(const struct attn_auditor *a, size_t b, struct attn_problem *p)
+/* How many keys item b may not read; with p they are poisoned in its item `at`. */
+static size_t unread_keys(const struct attn_auditor *a, size_t b, struct attn_problem *p,
+                          size_t at)
 {
     size_t count = 0, asked = 0;
 
     for (size_t g = 0; g < a->p->d.h_kv; g++)
-        for (size_t j = 0; j < a->p->d.T_kv; j++)
-            if (unread_key(a, b, g, j, &asked)) {
-                poison_row(&p->in[ATTN_IN_K], b, g, j, 1.0);
-                poison_row(&p->in[ATTN_IN_V], b, g, j, count % 2 ? -1.0 : 1.0);
-                count++;
+        for (size_t j = 0; j < a->p->d.T_kv; j++) {
+            if (!unread_key(a, b, g, j, &asked))
+                continue;
+            if (p) {
+                poison_row(&p->in[ATTN_IN_K], at, g, j, 1.0);
+                poison_row(&p->in[ATTN_IN_V], at, g, j, count % 2 ? -1.0 : 1.0);
             }
+            count++;
+        }
     return count;
 }
 
-/* The rows of a run's output, kept as numbers while another run takes its memory. */
-static void keep_rows(const struct attn_tensor *t, struct attn_rows rows, double *kept)
-{
-    for (size_t i = rows.i0; i < rows.i1; i++)
-        for (size_t c = 0; c < t->dim[2]; c++)
-            *kept++ = attn_number(t, attn_place3(t, rows.b0, i) + c);
-}
-
-static void compare_kept(enum attn_object o, const double *kept,
-                         const struct attn_tensor *clean, struct attn_rows rows,
+/* Runs the poisoned problem.  Where its rows are not those wanted, it runs once more from
+   Q, K and V on without the poison: only a difference between those two is the poison's.
+ */
+static bool run_poisoned(struct attn_auditor *a, const struct attn_problem *p,
+                         struct attn_rows rows, const struct attn_wanted *want,
                          struct attn_diff *diff)
 {
-    *diff = (struct attn_diff){0};
-    for (size_t i = rows.i0; i < rows.i1; i++) {
-        diff->rows++;
-        for (size_t c = 0; c < clean->dim[2]; c++)
-            attn_diff_exact(diff, o, (const size_t[4]){rows.b0, i, c, SIZE_MAX}, *kept++,
-                            attn_number(clean, attn_place3(clean, rows.b0, i) + c));
-    }
-}
-
-/* Runs the poisoned problem.  Where its rows are not those of the trace, it runs once
-   more from Q, K and V on without the poison: only a difference between those two is the
-   poison's. */
-static bool run_poisoned(struct attn_auditor *a, const struct attn_problem *p,
-                         struct attn_rows rows, struct attn_diff *diff)
-{
-    const enum attn_object o = attn_rerun_output(a);
-    const size_t count = (rows.i1 - rows.i0) * a->trace->t[o].dim[2];
-    double *kept = attn_arena_take(a->arena, count * sizeof *kept);
-    const size_t mark = attn_arena_mark(a->arena);
-    struct attn_problem clean;
+    const enum attn_path path = a->plan->path;
+    struct attn_wanted clean = *want;
+    struct attn_mat got = want->output;
+    struct attn_problem unpoisoned;
     struct attn_swap later;
     struct attn_trace again;
+    size_t mark;
 
-    if (!kept)
-        return attn_fail(a->err, ATTN_E_MEMORY, "audit", NULL, a->arena->size,
-                         a->arena->used);
-    if (!attn_rerun(a, p, a->plan->path, rows, attn_rerun_later(a, &later), &again))
+    if (!attn_rerun_keep(a, &got)) /* the room for them */
         return false;
-    attn_rerun_compare(a, &again, rows.b0, rows, NULL, diff);
-    if (!diff->bad)
+    mark = attn_arena_mark(a->arena);
+    if (!attn_rerun(a, p, path, rows, attn_rerun_later(a, &later), &again))
+        return false;
+    attn_mat_copy(got, attn_rerun_rows(a, &again, rows));
+    attn_rerun_compare(a, want, got, NULL, diff);
+    if (!diff->bad || attn_rerun_short(a))
         return true;
-    keep_rows(&again.t[o], rows, kept);
     attn_arena_release(a->arena, mark);
-    attn_rerun_projected(a, &clean);
-    if (!attn_rerun(a, &clean, a->plan->path, rows, attn_rerun_later(a, &later), &again))
+    attn_rerun_projected(a, &unpoisoned);
+    if (!attn_rerun(a, &unpoisoned, path, rows, attn_rerun_later(a, &later), &again))
         return false;
-    compare_kept(o, kept, &again.t[o], rows, diff);
+    clean.output = attn_rerun_rows(a, &again, rows);
+    *diff = (struct attn_diff){0};
+    attn_rerun_compare(a, &clean, got, NULL, diff);
     return true;
 }
 
@@ -129,17 +115,23 @@ static bool run_poisoned(struct attn_auditor *a, const struct attn_problem *p,
 static bool poison(struct attn_auditor *a, size_t b, size_t *keys, struct attn_diff *diff)
 {
     const struct attn_rows rows =
-        attn_rerun_block(a, b, attn_random_below(&a->random, a->p->d.T_q));
+        attn_rerun_around(a, b, attn_random_below(&a->random, a->p->d.T_q));
     struct attn_diff own = {0};
+    struct attn_wanted want;
     struct attn_problem p;
-    size_t count;
+    struct attn_rows again;
 
-    attn_rerun_projected(a, &p);
+    if (unread_keys(a, b, NULL, 0) == 0)
+        return true;
+    if (!attn_rerun_wanted(a, rows, &want))
+        return false;
+    again = attn_rerun_base(a, rows, &p);
+    if (!attn_rerun_short(a))
+        attn_rerun_projected(a, &p);
     if (!attn_rerun_copy(a, &p.in[ATTN_IN_K]) || !attn_rerun_copy(a, &p.in[ATTN_IN_V]))
         return false;
-    count = poison_item(a, b, &p);
-    *keys += count;
-    if (count > 0 && !run_poisoned(a, &p, rows, &own))
+    *keys += unread_keys(a, b, &p, again.b0);
+    if (!run_poisoned(a, &p, again, &want, &own))
         return false;
     own.rows += diff->rows;
     own.compared += diff->compared;

@@ -9,7 +9,6 @@
 #include <string.h>
 
 enum { CUTS_MAX = 32 }; /* reruns of one item in a full audit */
-enum { LONG = 64 };     /* queries from which on a rerun leaves the projections out */
 
 struct unread {        /* of one item */
     uint8_t *key;      /* [T_kv] 1: to be changed */
@@ -36,18 +35,13 @@ static void disturb_rows(struct attn_auditor *a, struct attn_tensor *t, size_t b
     const size_t width = t->dim[t->rank - 1];
 
     for (size_t h = 0; h < heads; h++)
-        for (size_t n = 0; n < T; n++)
-            if (flag[n])
-                attn_rerun_disturb(a, t, ((b * heads + h) * T + n) * width, width);
-}
-
-/* What is run again: the whole layer on other tokens; in a sampled audit of a long
-   sequence from Q, K and V on, so that projecting all tokens once more does not cost more
-   than the rows looked at. */
-static bool starts_at_keys(const struct attn_auditor *a)
-{
-    return !a->full && !a->swap && a->p->d.T_q >= LONG && attn_audit_has(a, ATTN_Q) &&
-           attn_audit_has(a, ATTN_K) && attn_audit_has(a, ATTN_V);
+        for (size_t n = 0, end; n < T; n = end) {
+            for (end = n; end < T && flag[end]; end++)
+                continue;
+            attn_rerun_disturb(a, t, ((b * heads + h) * T + n) * width,
+                               (end - n) * width);
+            end += end == n;
+        }
 }
 
 static const char *const KEYS_CHANGED =
@@ -55,28 +49,23 @@ static const char *const KEYS_CHANGED =
     "changed, from which "
     "these rows follow; in a full audit the tokens themselves are.";
 
-/* The problem with the unread keys of item b changed: the tokens themselves in
-   self-attention (never those of compared queries), keys and values elsewhere. */
+/* Changes the unread keys of item b in p: the tokens themselves in self-attention (never
+   those of compared queries), keys and values elsewhere. */
 static bool change_unread(struct attn_auditor *a, size_t b, struct unread *u,
-                          struct attn_problem *changed)
+                          struct attn_problem *p)
 {
     static const enum attn_input fresh[] = {ATTN_IN_X, ATTN_IN_X_KV, ATTN_IN_K,
                                             ATTN_IN_V};
     static const enum attn_input cached[] = {ATTN_IN_PAST_K, ATTN_IN_PAST_V};
-    size_t past;
-    bool self;
+    const size_t past = p->d.T_past;
+    const bool self = p->form.source == ATTN_SELF;
 
-    *changed = *a->p;
-    if (starts_at_keys(a))
-        attn_rerun_projected(a, changed);
-    past = changed->d.T_past;
-    self = changed->form.source == ATTN_SELF;
-    for (size_t t = 0; self && t < a->p->d.T_q; t++)
+    for (size_t t = 0; self && t < p->d.T_q; t++)
         u->key[past + t] = u->key[past + t] && !u->compared[t];
-    for (size_t j = 0; j < a->p->d.T_kv; j++)
+    for (size_t j = 0; j < p->d.T_kv; j++)
         u->keys += u->key[j];
     for (size_t n = 0; n < ATTN_COUNT(fresh); n++) {
-        struct attn_tensor *t = &changed->in[fresh[n]];
+        struct attn_tensor *t = &p->in[fresh[n]];
 
         if (!t->p || (fresh[n] == ATTN_IN_X && !self))
             continue;
@@ -85,7 +74,7 @@ static bool change_unread(struct attn_auditor *a, size_t b, struct unread *u,
         disturb_rows(a, t, b, u->key + past);
     }
     for (size_t n = 0; n < ATTN_COUNT(cached); n++) {
-        struct attn_tensor *t = &changed->in[cached[n]];
+        struct attn_tensor *t = &p->in[cached[n]];
 
         if (!attn_rerun_copy(a, t))
             return false;
@@ -95,11 +84,12 @@ static bool change_unread(struct attn_auditor *a, size_t b, struct unread *u,
     return true;
 }
 
-static bool run_unread(struct attn_auditor *a, struct attn_rows rows, struct unread *u,
-                       struct attn_diff *diff)
+static bool run_unread(struct attn_auditor *a, const struct attn_wanted *want,
+                       struct unread *u, struct attn_diff *diff)
 {
     struct attn_problem changed;
     struct attn_trace again;
+    const struct attn_rows rows = attn_rerun_base(a, want->rows, &changed);
 
     if (!change_unread(a, rows.b0, u, &changed))
         return false;
@@ -107,7 +97,7 @@ static bool run_unread(struct attn_auditor *a, struct attn_rows rows, struct unr
         return true;
     if (!attn_rerun(a, &changed, a->plan->path, rows, a->swap, &again))
         return false;
-    attn_rerun_compare(a, &again, rows.b0, rows, u->compared, diff);
+    attn_rerun_compare(a, want, attn_rerun_rows(a, &again, rows), u->compared, diff);
     return true;
 }
 
@@ -129,21 +119,22 @@ static void leave_uniform(const struct attn_auditor *a, size_t b, struct unread 
                 u->compared[i] = 0;
 }
 
-/* Row r of item b, and the rows of its block that share the reason. */
+/* Row r of item b, and the rows run beside it that share the reason. */
 static bool run_cut(struct attn_auditor *a, size_t b, size_t r, mark_fn *mark_keys,
                     struct attn_diff *diff)
 {
     const size_t mark = attn_arena_mark(a->arena);
-    const struct attn_rows rows = attn_rerun_block(a, b, r);
+    const struct attn_rows rows = attn_rerun_around(a, b, r);
+    struct attn_wanted want;
     struct unread u;
-    bool done = take_unread(a, &u);
+    bool done = attn_rerun_wanted(a, rows, &want) && take_unread(a, &u);
 
     if (done) {
         memset(u.key, 0, a->p->d.T_kv);
         memset(u.compared, 0, a->p->d.T_q);
         mark_keys(a->p, b, r, rows, &u);
         leave_uniform(a, b, &u);
-        done = run_unread(a, rows, &u, diff);
+        done = run_unread(a, &want, &u, diff);
     }
     attn_arena_release(a->arena, mark);
     return done;
@@ -216,7 +207,7 @@ bool attn_check_prefix(struct attn_auditor *a, struct attn_finding *f)
         attn_finding_skip(f, "No token after a row could be changed.");
     else
         attn_finding_set(f, &diff, &words);
-    if (diff.rows > 0 && starts_at_keys(a))
+    if (diff.rows > 0 && attn_rerun_short(a))
         f->detail = KEYS_CHANGED;
     return done;
 }
@@ -271,7 +262,7 @@ bool attn_check_documents(struct attn_auditor *a, struct attn_finding *f)
         attn_finding_skip(f, "The rows looked at have no other document beside them.");
     else
         attn_finding_set(f, &diff, &words);
-    if (diff.rows > 0 && starts_at_keys(a))
+    if (diff.rows > 0 && attn_rerun_short(a))
         f->detail = KEYS_CHANGED;
     return done;
 }

@@ -7,6 +7,7 @@
  */
 #include "core/attn_rerun.h"
 
+#include <assert.h>
 #include <string.h>
 
 enum attn_object attn_rerun_output(const struct attn_auditor *a)
@@ -46,43 +47,121 @@ bool attn_rerun(const struct attn_auditor *a, const struct attn_problem *p,
                          a->err);
 }
 
-/* A block of rows of one item, or all its rows: a full audit, or a swap that works on
-   the whole. */
-struct attn_rows attn_rerun_block(struct attn_auditor *a, size_t b, size_t i)
-{
-    const size_t T = a->p->d.T_q, from = i / ATTN_ROW_BLOCK * ATTN_ROW_BLOCK;
+/* ---- which rows, and what they must be --------------------------------------------- */
 
-    if (a->full || a->swap)
-        return (struct attn_rows){b, b + 1, 0, T};
-    return (struct attn_rows){b, b + 1, from,
-                              from + ATTN_ROW_BLOCK < T ? from + ATTN_ROW_BLOCK : T};
+enum {
+    LONG = 64, /* queries from which on a sampled audit runs a few rows again */
+    FEW = 16   /* how many                                                    */
+};
+
+bool attn_rerun_short(const struct attn_auditor *a)
+{
+    return !a->full && !a->swap && a->p->d.T_q >= LONG && attn_audit_has(a, ATTN_Q) &&
+           attn_audit_has(a, ATTN_K) && attn_audit_has(a, ATTN_V);
 }
 
-void attn_rerun_compare(const struct attn_auditor *a, const struct attn_trace *again,
-                        size_t b_again, struct attn_rows rows, const uint8_t *compared,
+struct attn_rows attn_rerun_around(const struct attn_auditor *a, size_t b, size_t i)
+{
+    const size_t T = a->p->d.T_q,
+                 some = a->full || a->swap ? T
+                        : attn_rerun_short(a) ? FEW
+                                              : ATTN_ROW_BLOCK;
+    const size_t from = i / some * some;
+
+    return (struct attn_rows){b, b + 1, from, from + some < T ? from + some : T};
+}
+
+struct attn_mat attn_rerun_rows(const struct attn_auditor *a, const struct attn_trace *t,
+                                struct attn_rows rows)
+{
+    return attn_mat_rows(attn_slice(&t->t[attn_rerun_output(a)], rows.b0, 0), rows.i0,
+                         rows.i1 - rows.i0);
+}
+
+bool attn_rerun_keep(const struct attn_auditor *a, struct attn_mat *rows)
+{
+    struct attn_mat kept = *rows;
+
+    kept.ld = rows->cols;
+    kept.p = attn_arena_take(a->arena, rows->rows * rows->cols *
+                                           attn_dtype_bytes(rows->dtype));
+    if (!kept.p)
+        return attn_fail(a->err, ATTN_E_MEMORY, "audit", NULL, a->arena->size,
+                         a->arena->used);
+    attn_mat_copy(kept, *rows);
+    *rows = kept;
+    return true;
+}
+
+struct attn_rows attn_rerun_base(const struct attn_auditor *a, struct attn_rows rows,
+                                 struct attn_problem *p)
+{
+    struct attn_problem projected;
+
+    *p = *a->p;
+    if (!attn_rerun_short(a))
+        return rows;
+    attn_rerun_projected(a, &projected);
+    attn_problem_item(&projected, rows.b0, p);
+    rows.b0 = 0;
+    rows.b1 = 1;
+    return rows;
+}
+
+bool attn_rerun_wanted(const struct attn_auditor *a, struct attn_rows rows,
+                       struct attn_wanted *want)
+{
+    struct attn_problem item;
+    struct attn_trace again;
+    size_t mark;
+    bool done;
+
+    *want = (struct attn_wanted){rows, attn_rerun_rows(a, a->trace, rows)};
+    if (!attn_rerun_short(a))
+        return true;
+    if (!attn_rerun_keep(a, &want->output))
+        return false;
+    mark = attn_arena_mark(a->arena);
+    rows = attn_rerun_base(a, rows, &item);
+    done = attn_rerun(a, &item, a->plan->path, rows, NULL, &again);
+    if (done)
+        attn_mat_copy(want->output, attn_rerun_rows(a, &again, rows));
+    attn_arena_release(a->arena, mark);
+    return done;
+}
+
+/* One row of both; nearly always it is the same. */
+static void compare_row(const struct attn_auditor *a, const struct attn_wanted *want,
+                        struct attn_mat got, size_t r, struct attn_diff *diff)
+{
+    const size_t bytes = attn_dtype_bytes(got.dtype);
+    const struct attn_mat is = attn_mat_rows(got, r, 1),
+                          was = attn_mat_rows(want->output, r, 1);
+    const struct attn_kernel *kernel = attn_kernel_of(got.dtype);
+
+    diff->rows++;
+    if (memcmp(is.p, was.p, got.cols * bytes) == 0) {
+        diff->compared += got.cols;
+        return;
+    }
+    for (size_t c = 0; c < got.cols; c++)
+        attn_diff_exact(
+            diff, attn_rerun_output(a),
+            (const size_t[4]){want->rows.b0, want->rows.i0 + r, c, SIZE_MAX},
+            kernel->get(is.p, c), kernel->get(was.p, c));
+}
+
+void attn_rerun_compare(const struct attn_auditor *a, const struct attn_wanted *want,
+                        struct attn_mat got, const uint8_t *compared,
                         struct attn_diff *diff)
 {
-    const enum attn_object o = attn_rerun_output(a);
-    const struct attn_tensor *was = &a->trace->t[o], *is = &again->t[o];
-    const size_t width = was->dim[2], number = attn_dtype_bytes(was->dtype);
-
-    for (size_t i = rows.i0; i < rows.i1; i++) {
-        const size_t from = attn_place3(was, rows.b0, i),
-                     from_again = attn_place3(is, b_again, i);
-
-        if (compared && !compared[i])
-            continue;
-        diff->rows++;
-        if (memcmp((const char *)is->p + from_again * number,
-                   (const char *)was->p + from * number, width * number) == 0) {
-            diff->compared += width;
-            continue;
-        }
-        for (size_t c = 0; c < width; c++)
-            attn_diff_exact(diff, o, (const size_t[4]){rows.b0, i, c, SIZE_MAX},
-                            attn_number(is, from_again + c), attn_number(was, from + c));
-    }
+    assert(got.rows == want->output.rows && got.cols == want->output.cols);
+    for (size_t r = 0; r < got.rows; r++)
+        if (!compared || compared[want->rows.i0 + r])
+            compare_row(a, want, got, r, diff);
 }
+
+/* ---- what is changed --------------------------------------------------------------- */
 
 bool attn_rerun_copy(const struct attn_auditor *a, struct attn_tensor *t)
 {
@@ -100,18 +179,22 @@ bool attn_rerun_copy(const struct attn_auditor *a, struct attn_tensor *t)
     return true;
 }
 
-/* Other numbers, between -2 and 2, in the place of n numbers. */
+/* Drawn once for many: drawing costs more than the layer does with a number. */
 void attn_rerun_disturb(struct attn_auditor *a, struct attn_tensor *t, size_t from,
                         size_t n)
 {
-    for (size_t k = from; k < from + n; k++) {
-        const double x = (double)(attn_random_u64(&a->random) >> 11) * 0x1p-51 - 2.0;
+    enum { DRAWN = 64 };
+    const size_t bytes = attn_dtype_bytes(t->dtype), drawn = n < DRAWN ? n : DRAWN;
+    char *const to = (char *)t->p + from * bytes;
+    double x[DRAWN];
 
-        if (t->dtype == ATTN_F64)
-            ((double *)t->p)[k] = x;
-        else
-            ((float *)t->p)[k] = (float)x;
-    }
+    if (n == 0)
+        return;
+    for (size_t k = 0; k < drawn; k++)
+        x[k] = (double)(attn_random_u64(&a->random) >> 11) * 0x1p-51 - 2.0;
+    attn_kernel_of(t->dtype)->from_double(drawn, x, to);
+    for (size_t k = drawn; k < n; k += drawn)
+        memcpy(to + k * bytes, to, (n - k < drawn ? n - k : drawn) * bytes);
 }
 
 /* The layer from its own Q, K and V on: they have been turned, cached rows are among the
@@ -180,5 +263,5 @@ size_t attn_rerun_bytes(const struct attn_problem *p, const struct attn_plan *pl
         inputs += bytes_of(&p->in[in]);
     if (attn_rerun_other_path(p, plan, &other) && other.trace_bytes > runs)
         runs = other.trace_bytes;
-    return flags + 8 * (size_t)ATTN_ALIGN + runs + (inputs > keys ? inputs : keys);
+    return flags + 8 * (size_t)ATTN_ALIGN + FEW * widest * number + runs + (inputs > keys ? inputs : keys);
 }

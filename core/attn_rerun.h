@@ -7,6 +7,7 @@
 #define ATTN_RERUN_H
 
 #include "core/attn_audit.h"
+#include "core/attn_core.h"
 
 /* Y, or H where there is no Y: what reruns compare. */
 enum attn_object attn_rerun_output(const struct attn_auditor *a);
@@ -18,17 +19,41 @@ bool attn_rerun_possible(const struct attn_auditor *a, struct attn_finding *f);
 bool attn_rerun(const struct attn_auditor *a, const struct attn_problem *p,
                 enum attn_path path, struct attn_rows rows, const struct attn_swap *swap,
                 struct attn_trace *trace);
-/* The block of rows around row i of item b; all rows in a full audit or with a swap. */
-struct attn_rows attn_rerun_block(struct attn_auditor *a, size_t b, size_t i);
-/* Bits of the output's rows against those of the audited trace; compared NULL = all
-   rows. */
-void attn_rerun_compare(const struct attn_auditor *a, const struct attn_trace *again,
-                        size_t b_again, struct attn_rows rows, const uint8_t *compared,
+/* In a sampled audit of a long sequence reruns start at Q, K and V and are of a few rows:
+   projecting all tokens and running whole blocks costs more than a tenth of a request. */
+bool attn_rerun_short(const struct attn_auditor *a);
+
+/* Rows around row i of item b that are run again: all of them in a full audit or with a
+   swap, else those of a block; in a short rerun a few. */
+struct attn_rows attn_rerun_around(const struct attn_auditor *a, size_t b, size_t i);
+/* The problem that reruns of these rows start from, and the rows in it: the audited one,
+   or in a short rerun their item alone, from Q, K and V on. */
+struct attn_rows attn_rerun_base(const struct attn_auditor *a, struct attn_rows rows,
+                                 struct attn_problem *p);
+
+/* Some rows of one item, and what every rerun of them must give, bit for bit. */
+struct attn_wanted {
+    struct attn_rows rows;
+    struct attn_mat output; /* Y or H of those rows */
+};
+/* As the audited trace has them; in a short rerun they are run once as they are, since
+   the bits of a row may depend on how many are run beside it. */
+bool attn_rerun_wanted(const struct attn_auditor *a, struct attn_rows rows,
+                       struct attn_wanted *want);
+/* The output of these rows in another run. */
+struct attn_mat attn_rerun_rows(const struct attn_auditor *a, const struct attn_trace *t,
+                                struct attn_rows rows);
+/* A copy of such rows in the arena, for which other runs may take the run's memory. */
+bool attn_rerun_keep(const struct attn_auditor *a, struct attn_mat *rows);
+/* Bits of rows got against those wanted; compared NULL = all rows. */
+void attn_rerun_compare(const struct attn_auditor *a, const struct attn_wanted *want,
+                        struct attn_mat got, const uint8_t *compared,
                         struct attn_diff *diff);
 /* Gives the tensor a copy of its numbers in the arena; an absent one stays absent. */
 bool attn_rerun_copy(const struct attn_auditor *a, struct attn_tensor *t);
 
-/* Other numbers, between -2 and 2, in the place of n numbers. */
+/* Other numbers, between -2 and 2, in the place of n numbers: drawn, and repeated after
+   some. */
 void attn_rerun_disturb(struct attn_auditor *a, struct attn_tensor *t, size_t from,
                         size_t n);
 
