@@ -24,6 +24,17 @@ static double keys_mixed(const struct attn_run_ctx *run, struct attn_cell x)
     return attn_mixed(run, ATTN_K, x);
 }
 
+/* The query of head h at key j. */
+static double queries_mixed(const struct attn_run_ctx *run, struct attn_cell x)
+{
+    double sum = 0.0;
+
+    for (size_t j = 0; j < run->p->d.T_kv; j++)
+        sum += attn_at4(&run->t->t[ATTN_A], x.b, x.h, x.i, j) *
+               attn_at4(&run->t->t[ATTN_Q], x.b, x.h, j, x.j);
+    return sum;
+}
+
 static double transposed_weights(const struct attn_run_ctx *run, struct attn_cell x)
 {
     const size_t g = attn_kv_head(&run->p->d, x.h);
@@ -135,6 +146,11 @@ static bool one_length(const struct attn_problem *p)
     return p->d.T_q == p->d.T_kv && p->d.T_q > 1;
 }
 
+static bool one_width_and_length(const struct attn_problem *p)
+{
+    return one_width(p) && p->d.T_q == p->d.T_kv;
+}
+
 static bool several_heads(const struct attn_problem *p)
 {
     return p->d.h > 1;
@@ -208,6 +224,7 @@ static bool output_not_identity(const struct attn_problem *p, const void *param)
 /* ---- the rows ---------------------------------------------------------------------- */
 
 static const struct mix KEYS = {one_width, keys_mixed, false, false};
+static const struct mix QUERIES = {one_width_and_length, queries_mixed, false, false};
 static const struct mix TRANSPOSED = {one_length, transposed_weights, false, false};
 static const struct mix SUMMED = {several_heads, values_mixed, true, false};
 static const struct mix BY_VIEW = {several_heads_and_rows, values_mixed, false, true};
@@ -218,6 +235,10 @@ static const struct mix BY_VIEW = {several_heads_and_rows, values_mixed, false, 
     }
 
 static const struct attn_fault_row ROWS[] = {
+    {"mixes_queries_not_values", "H", "weighted_values",
+     "H = A·Q: the values were never read.", "Multiply the weights with V.",
+     "d_k = d_v and T_q = T_kv; other sizes give another shape.", some_row_reads,
+     MIX(QUERIES)},
     {"mixes_keys_not_values", "H", "weighted_values",
      "H = A·K: the values were never read.", "Multiply the weights with V.",
      "d_k = d_v; other widths give another shape.", some_row_reads, MIX(KEYS)},

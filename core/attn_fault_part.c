@@ -1,35 +1,43 @@
 /*
  * attn_fault_part.c - the wrong stages that make Q, K and V, and what their entries ask.
- * Not here: the faults themselves (attn_fault_project.c, attn_fault_weights.c).
- * Start reading at replace.
+ * Not here: the faults themselves (attn_fault_project.c and the files beside it).
+ * Start reading at attn_fault_replace.
  */
 #include "core/attn_fault_part.h"
 
 /* ---- the wrong stages -------------------------------------------------------------- */
 
-static bool replace(const struct attn_run_ctx *run, enum part part, struct attn_err *err)
+static const struct {
+    enum attn_stage stage;
+    enum attn_object pre, after;
+} PARTS[] = {
+    [PART_Q] = {ATTN_STAGE_PROJECT_Q, ATTN_Q_PRE, ATTN_Q},
+    [PART_K] = {ATTN_STAGE_PROJECT_K, ATTN_K_PRE, ATTN_K},
+    [PART_V] = {ATTN_STAGE_PROJECT_V, ATTN_V, ATTN_V},
+};
+
+bool attn_fault_replace(const struct attn_run_ctx *run, enum part part,
+                        attn_entry_fn *entry, struct attn_err *err)
 {
-    static const struct {
-        enum attn_stage stage;
-        enum attn_object pre, after;
-    } PARTS[] = {
-        [PART_Q] = {ATTN_STAGE_PROJECT_Q, ATTN_Q_PRE, ATTN_Q},
-        [PART_K] = {ATTN_STAGE_PROJECT_K, ATTN_K_PRE, ATTN_K},
-        [PART_V] = {ATTN_STAGE_PROJECT_V, ATTN_V, ATTN_V},
-    };
-    const struct part_fault *fault = run->swap->param;
     struct attn_tensor out =
         *attn_before_rope(run->t, PARTS[part].pre, PARTS[part].after);
     const size_t first = part == PART_Q ? 0 : run->p->d.T_past;
 
     if (!attn_stage_all(run, PARTS[part].stage, err))
         return false;
-    if (!attn_fault_part_fits(run->p, fault))
-        return true;
     for (struct attn_cell x = {0};
          attn_cell_in(&x, out.dim[0], out.dim[1], out.dim[2] - first, out.dim[3]); x.j++)
-        attn_put4(&out, x.b, x.h, first + x.i, x.j, fault->entry(run, part, x));
+        attn_put4(&out, x.b, x.h, first + x.i, x.j, entry(run, part, x));
     return true;
+}
+
+static bool replace(const struct attn_run_ctx *run, enum part part, struct attn_err *err)
+{
+    const struct part_fault *fault = run->swap->param;
+
+    if (!attn_fault_part_fits(run->p, fault))
+        return attn_stage_all(run, PARTS[part].stage, err);
+    return attn_fault_replace(run, part, fault->entry, err);
 }
 
 bool attn_fault_wrong_q(const struct attn_run_ctx *run, struct attn_piece piece,

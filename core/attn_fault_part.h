@@ -1,5 +1,6 @@
 /*
- * attn_fault_part.h - Q, K and V made from wrong entries, for two files of the catalogue.
+ * attn_fault_part.h - Q, K and V made from wrong entries, for three files of the
+ * catalogue.
  * Not here: the catalogue's own header (attn_fault.h).
  * Start reading at struct part_fault.
  */
@@ -10,11 +11,17 @@
 
 enum part { PART_Q, PART_K, PART_V };
 
+/* Entry (b,h,i,c) of a wrong Q, K or V; i counts new rows only. */
+typedef double attn_entry_fn(const struct attn_run_ctx *run, enum part part,
+                             struct attn_cell x);
 struct part_fault {
     bool (*fits)(const struct attn_problem *p);
-    /* Entry (b,h,i,c) of the wrong Q, K or V; i counts new rows only. */
-    double (*entry)(const struct attn_run_ctx *run, enum part part, struct attn_cell x);
+    attn_entry_fn *entry;
 };
+
+/* The stage that makes the part; its new rows are then replaced. */
+bool attn_fault_replace(const struct attn_run_ctx *run, enum part part,
+                        attn_entry_fn *entry, struct attn_err *err);
 
 /* The stages PROJECT_Q, _K and _V with the entries of `struct part_fault`, the swap's
    param. */

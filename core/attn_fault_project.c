@@ -48,6 +48,22 @@ static double packed_order(const struct attn_run_ctx *run, enum part part,
     return by_other(run, part, read[part], x);
 }
 
+/* Stored as Q, K, V, read as V, Q, K. */
+static double packed_backwards(const struct attn_run_ctx *run, enum part part,
+                               struct attn_cell x)
+{
+    static const enum part read[] = {
+        [PART_Q] = PART_K, [PART_K] = PART_V, [PART_V] = PART_Q};
+
+    return by_other(run, part, read[part], x);
+}
+
+static double q_v_swapped(const struct attn_run_ctx *run, enum part part,
+                          struct attn_cell x)
+{
+    return by_other(run, part, part == PART_Q ? PART_V : PART_Q, x);
+}
+
 /* Column (3 h + part) d + c of [Q | K | V]. */
 static double packed_interleaved(const struct attn_run_ctx *run, enum part part,
                                  struct attn_cell x)
@@ -199,6 +215,8 @@ static const struct part_fault TRANSPOSED = {square_w_q, attn_fault_by_transpose
 static const struct part_fault QK_SWAPPED = {equal_q_k, q_k_swapped};
 static const struct part_fault KV_SWAPPED = {equal_k_v, k_v_swapped};
 static const struct part_fault PACKED_ORDER = {packed, packed_order};
+static const struct part_fault PACKED_BACKWARDS = {packed, packed_backwards};
+static const struct part_fault QV_SWAPPED = {packed, q_v_swapped};
 static const struct part_fault PACKED_INTERLEAVED = {packed_heads, packed_interleaved};
 static const struct part_fault CROSS_SOURCE = {cross_alike, from_query_side};
 static const struct part_fault BY_VIEW = {several_heads_and_rows, split_by_view};
@@ -234,6 +252,23 @@ static const struct attn_fault_row ROWS[] = {
      "shape.",
      w_q_is_not_w_v,
      {{ALL_THREE}, &PACKED_ORDER}},
+    {"packed_vqk_order",
+     "Q",
+     "qkv_rows",
+     "A packed projection stored as Q, K, V was read as V, Q, K.",
+     "Cut the packed matrix in the order in which it was stored.",
+     "Self-attention with h = h_kv and d_k = d_v, so that the three blocks have one "
+     "shape.",
+     w_q_is_not_w_k,
+     {{ALL_THREE}, &PACKED_BACKWARDS}},
+    {"qv_swapped",
+     "Q",
+     "qkv_rows",
+     "W_Q and W_V were taken in each other's place.",
+     "Give the query projection W_Q and the value projection W_V.",
+     "Self-attention with h = h_kv and d_k = d_v, and W_Q differs from W_V.",
+     w_q_is_not_w_v,
+     {{ATTN_FAULT_WRONG_Q, ATTN_FAULT_WRONG_V}, &QV_SWAPPED}},
     {"packed_qkv_interleaved",
      "Q",
      "qkv_rows",
