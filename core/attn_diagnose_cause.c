@@ -26,6 +26,8 @@ static bool better(const struct attn_cause *a, const struct attn_cause *b)
         return a->excess < b->excess;
     if (a->visible != b->visible)
         return a->visible;
+    if (a->other_way != b->other_way)
+        return !a->other_way;
     return !a->fit && b->fit;
 }
 
@@ -79,6 +81,29 @@ void attn_cause_report(struct attn_report *report, const struct attn_causes *cau
         report_one(report, causes, n, all);
 }
 
+static bool try_swap(struct attn_inquiry *q, const struct attn_question *ask,
+                     const struct attn_fault_row *fault, const struct attn_swap *swap,
+                     bool other_way, struct attn_causes *causes, struct attn_err *err)
+{
+    const struct attn_tried tried = {
+        .fault = fault, .swap = swap, .other_way = other_way};
+
+    return attn_trial_swap(q, ask, &tried, causes, err);
+}
+
+static bool try_other_ways(struct attn_inquiry *q, const struct attn_question *ask,
+                           const struct attn_fault_row *fault,
+                           struct attn_causes *causes, struct attn_err *err)
+{
+    const size_t before = causes->count;
+    const struct attn_swap *way;
+
+    for (size_t n = 0; causes->count == before && (way = attn_fault_way(fault, n)); n++)
+        if (!try_swap(q, ask, fault, way, true, causes, err))
+            return false;
+    return true;
+}
+
 static bool try_one(struct attn_inquiry *q, const struct attn_question *ask,
                     const struct attn_fault_row *fault, bool fitted,
                     struct attn_causes *causes, struct attn_err *err)
@@ -93,8 +118,10 @@ static bool try_one(struct attn_inquiry *q, const struct attn_question *ask,
         return true;
     if (fit && fit->resembles)
         attn_trial_resemblance(q, ask, fault, fit, causes);
-    return causes->count > before ||
-           attn_trial_swap(q, ask, fault, NULL, 0.0, &fault->swap, causes, err);
+    if (causes->count > before)
+        return true;
+    return try_swap(q, ask, fault, &fault->swap, false, causes, err) &&
+           (causes->count > before || try_other_ways(q, ask, fault, causes, err));
 }
 
 /* Multiply-adds that trying every fault from the inputs on may take; beyond it only those

@@ -23,6 +23,7 @@ struct attn_cause { /* a fault that reproduces the target */
     uint32_t objects, gradients; /* given ones that it reproduces */
     size_t later;                /* how many of them come after the target */
     bool visible;                /* this problem can show it, as its row says */
+    bool other_way;              /* not as the catalogue's own stages make it */
     bool exact;                  /* the target is the object of the fault's row */
 };
 struct attn_causes { /* best first */
@@ -45,11 +46,18 @@ uint32_t attn_trial_same(const struct attn_walk *w);
    `must` that is not reproduced. */
 bool attn_trial_walk(struct attn_inquiry *q, const struct attn_swap *swap,
                      uint32_t ignore, uint32_t must, struct attn_err *err);
-/* Walks and keeps the fault when it reproduces the target. */
+struct attn_tried { /* a fault, and the stages that are to show it */
+    const struct attn_fault_row *fault;
+    const struct attn_swap *swap;
+    const struct attn_fit_row *fit; /* or NULL */
+    double value;
+    bool other_way;
+};
+/* Walks and keeps the fault when it reproduces the target.  Rows that a wrong mask leaves
+   without a key may have become anything. */
 bool attn_trial_swap(struct attn_inquiry *q, const struct attn_question *ask,
-                     const struct attn_fault_row *fault, const struct attn_fit_row *fit,
-                     double value, const struct attn_swap *swap,
-                     struct attn_causes *causes, struct attn_err *err);
+                     const struct attn_tried *tried, struct attn_causes *causes,
+                     struct attn_err *err);
 bool attn_trial_stopped(const struct attn_inquiry *q, struct attn_err *err);
 
 /* ---- constants (attn_diagnose_search.c) ---- */

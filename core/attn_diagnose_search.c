@@ -112,7 +112,8 @@ static bool search(struct attn_inquiry *q, const struct attn_question *ask,
     if (err->code != ATTN_OK)
         return false;
     swap.param = fit->set(swap.param, value, room);
-    return attn_trial_swap(q, ask, fault, fit, value, &swap, causes, err);
+    return attn_trial_swap(q, ask, &(struct attn_tried){fault, &swap, fit, value, false},
+                           causes, err);
 }
 
 /* Constants are tried one after the other; the first that reproduces the target is kept.
@@ -132,7 +133,9 @@ bool attn_trial_fitted(struct attn_inquiry *q, const struct attn_question *ask,
         struct attn_swap swap = swap_of(fault, fit);
 
         swap.param = fit->set(swap.param, value, room);
-        if (!attn_trial_swap(q, ask, fault, fit, value, &swap, causes, err))
+        if (!attn_trial_swap(q, ask,
+                             &(struct attn_tried){fault, &swap, fit, value, false},
+                             causes, err))
             return false;
         if (causes->count > before)
             return true;

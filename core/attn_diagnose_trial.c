@@ -108,39 +108,82 @@ uint32_t attn_trial_after(enum attn_object target)
 }
 
 static void keep_trial(const struct attn_inquiry *q, const struct attn_question *ask,
-                       const struct attn_fault_row *fault, const struct attn_fit_row *fit,
-                       double value, struct attn_causes *causes)
+                       const struct attn_tried *tried, struct attn_causes *causes)
 {
     const struct attn_seen *seen = &q->trial.seen[ask->target];
-    struct attn_cause cause = {.fault = fault,
-                               .fit = fit,
-                               .value = value,
+    struct attn_cause cause = {.fault = tried->fault,
+                               .fit = tried->fit,
+                               .value = tried->value,
+                               .other_way = tried->other_way,
                                .excess = seen->excess,
                                .error = seen->error,
                                .objects = attn_trial_same(&q->trial)};
 
     cause.later = attn_cause_bits(cause.objects & attn_trial_after(ask->target));
     cause.exact = !ask->unused &&
-                  strcmp(fault->object,
+                  strcmp(tried->fault->object,
                          ATTN_OBJECTS[ATTN_OBJECTS[ask->target].counts_as].name) == 0;
-    cause.visible = attn_fault_visible(fault, q->p);
+    cause.visible = attn_fault_visible(tried->fault, q->p);
     attn_cause_keep(causes, &cause);
 }
 
+/* Did the trial's mask take all keys from a row that has some, and is that all that
+   stopped it?  Objects up to the mask must then be as given. */
+static bool only_emptied(const struct attn_inquiry *q, const struct attn_question *ask,
+                         const struct attn_swap *swap)
+{
+    const struct attn_walk *w = &q->trial;
+    const size_t rows = q->p->d.B * q->p->d.h * q->p->d.T_q;
+
+    if (!swap->stage[ATTN_STAGE_MASK] || swap->stage[ATTN_STAGE_SOFTMAX] ||
+        attn_walk_stage(ask->target) < ATTN_STAGE_SOFTMAX)
+        return false;
+    for (int o = 0; o < ATTN_OBJECT_COUNT; o++)
+        if ((w->must & ATTN_BIT(o)) && attn_walk_given(w, (enum attn_object)o) &&
+            attn_walk_stage((enum attn_object)o) <= ATTN_STAGE_MASK && !w->seen[o].same)
+            return false;
+    for (size_t r = 0; r < rows; r++)
+        if (w->t.empty[r] && !q->base->t.empty[r])
+            return true;
+    return false;
+}
+
+/* What becomes of rows that should have had keys is part of no fault: whatever it is. */
+static bool try_empty_rows(struct attn_inquiry *q, const struct attn_question *ask,
+                           const struct attn_tried *tried, uint32_t unused,
+                           struct attn_causes *causes, struct attn_err *err)
+{
+    struct attn_tried other = *tried;
+    struct attn_swap swap = *tried->swap;
+
+    other.other_way = true;
+    for (size_t n = 0; n < ATTN_EMPTY_ROWS_COUNT; n++) {
+        swap.stage[ATTN_STAGE_SOFTMAX] = ATTN_EMPTY_ROWS[n];
+        if (!attn_trial_walk(q, &swap, unused, ask->must | ATTN_BIT(ask->target), err))
+            return false;
+        if (!q->trial.stopped) {
+            keep_trial(q, ask, &other, causes);
+            return true;
+        }
+    }
+    return true;
+}
+
 bool attn_trial_swap(struct attn_inquiry *q, const struct attn_question *ask,
-                     const struct attn_fault_row *fault, const struct attn_fit_row *fit,
-                     double value, const struct attn_swap *swap,
-                     struct attn_causes *causes, struct attn_err *err)
+                     const struct attn_tried *tried, struct attn_causes *causes,
+                     struct attn_err *err)
 {
     const enum attn_stage stage = attn_walk_stage(ask->target);
-    const uint32_t unused = ask->unused ? attn_trial_objects(swap, stage) : 0;
+    const uint32_t unused = ask->unused ? attn_trial_objects(tried->swap, stage) : 0;
 
     if (ask->unused && unused == 0)
         return true;
-    if (!attn_trial_walk(q, swap, unused, ask->must | ATTN_BIT(ask->target), err))
+    if (!attn_trial_walk(q, tried->swap, unused, ask->must | ATTN_BIT(ask->target), err))
         return false;
     if (!q->trial.stopped)
-        keep_trial(q, ask, fault, fit, value, causes);
+        keep_trial(q, ask, tried, causes);
+    else if (only_emptied(q, ask, tried->swap))
+        return try_empty_rows(q, ask, tried, unused, causes, err);
     return true;
 }
 

@@ -13,7 +13,7 @@ static const struct attn_fault_theme *const FAULTS[] = {
     &ATTN_FAULTS_OTHER,   &ATTN_FAULTS_PROJECT, &ATTN_FAULTS_WEIGHTS, &ATTN_FAULTS_POSITION,
     &ATTN_FAULTS_TURN,
     &ATTN_FAULTS_SCORE,   &ATTN_FAULTS_RULE,    &ATTN_FAULTS_MASK,     &ATTN_FAULTS_BIAS,
-    &ATTN_FAULTS_NORM,    &ATTN_FAULTS_AXIS,    &ATTN_FAULTS_SOFTMAX,  &ATTN_FAULTS_HALF,
+    &ATTN_FAULTS_NORM,    &ATTN_FAULTS_AXIS,    &ATTN_FAULTS_EMPTY,    &ATTN_FAULTS_SOFTMAX,  &ATTN_FAULTS_HALF,
     &ATTN_FAULTS_OUTPUT,  &ATTN_FAULTS_BLOCK,   &ATTN_FAULTS_FITTED,   &ATTN_FAULTS_GRAD,
 };
 
@@ -42,6 +42,18 @@ const struct attn_fault_row *attn_fault_find(const char *name)
     for (size_t n = 0; n < attn_fault_count(); n++)
         if (strcmp(attn_fault_at(n)->name, name) == 0)
             return attn_fault_at(n);
+    return NULL;
+}
+
+const struct attn_swap *attn_fault_way(const struct attn_fault_row *row, size_t n)
+{
+    static const struct attn_fault_ways *const WAYS[] = {&ATTN_WAYS_AXIS,
+                                                         &ATTN_WAYS_EMPTY};
+
+    for (size_t t = 0; t < ATTN_COUNT(WAYS); t++)
+        for (size_t k = 0; k < WAYS[t]->count; k++)
+            if (strcmp(WAYS[t]->row[k].fault, row->name) == 0 && n-- == 0)
+                return &WAYS[t]->row[k].swap;
     return NULL;
 }
 

@@ -26,13 +26,32 @@ struct attn_fault_row {
     struct attn_swap swap;
 };
 
+/* Another way in which a fault comes out: tried where its own stages do not reproduce a
+   candidate. */
+struct attn_fault_way {
+    const char *fault;
+    struct attn_swap swap;
+};
+struct attn_fault_ways { /* those of one file */
+    const struct attn_fault_way *row;
+    size_t count;
+};
+extern const struct attn_fault_ways ATTN_WAYS_AXIS, ATTN_WAYS_EMPTY;
+/* The n-th other way of the fault, or NULL. */
+const struct attn_swap *attn_fault_way(const struct attn_fault_row *row, size_t n);
+
+/* The stage SOFTMAX with other rows where there is no key.  They read no param, and so go
+   with any wrong mask. */
+enum { ATTN_EMPTY_ROWS_COUNT = 6 };
+extern attn_stage_fn *const ATTN_EMPTY_ROWS[ATTN_EMPTY_ROWS_COUNT];
+
 struct attn_fault_theme { /* the rows of one file */
     const struct attn_fault_row *row;
     size_t count;
 };
 extern const struct attn_fault_theme ATTN_FAULTS_PROJECT, ATTN_FAULTS_POSITION,
     ATTN_FAULTS_SCORE, ATTN_FAULTS_MASK, ATTN_FAULTS_BIAS, ATTN_FAULTS_AXIS,
-    ATTN_FAULTS_SOFTMAX, ATTN_FAULTS_HALF, ATTN_FAULTS_OUTPUT, ATTN_FAULTS_WEIGHTS,
+    ATTN_FAULTS_SOFTMAX, ATTN_FAULTS_EMPTY, ATTN_FAULTS_HALF, ATTN_FAULTS_OUTPUT, ATTN_FAULTS_WEIGHTS,
     ATTN_FAULTS_TURN, ATTN_FAULTS_RULE, ATTN_FAULTS_NORM, ATTN_FAULTS_BLOCK,
     ATTN_FAULTS_FITTED, ATTN_FAULTS_OTHER, ATTN_FAULTS_GRAD;
 

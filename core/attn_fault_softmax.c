@@ -1,7 +1,7 @@
 /*
- * attn_fault_softmax.c - faults of A: wrong axis, masks wrongly applied, rows without a
- * key.
- * Not here: M itself (attn_fault_mask.c), half precision (attn_fault_half.c).
+ * attn_fault_softmax.c - faults of A: masks wrongly applied, sinks, dropout.
+ * Not here: M itself (attn_fault_mask.c), rows without a key (attn_fault_empty.c), half
+ * precision (attn_fault_half.c).
  * Start reading at ROWS, at the end.
  */
 #include "core/attn_fault_softmax.h"
@@ -131,21 +131,7 @@ static double capped_late(const struct attn_run_ctx *run, struct attn_cell x)
     return p->softcap * tanh((s + attn_fault_bias(run, x)) / p->softcap);
 }
 
-/* ---- rows without a key, dropout --------------------------------------------------- */
-
-static bool nan_rows(const struct attn_run_ctx *run, struct attn_piece piece,
-                     struct attn_err *err)
-{
-    const struct attn_dims *d = &run->p->d;
-
-    (void)piece;
-    if (!attn_stage_all(run, ATTN_STAGE_SOFTMAX, err))
-        return false;
-    for (struct attn_cell x = {0}; attn_cell_in(&x, d->B, d->h, d->T_q, d->T_kv); x.j++)
-        if (run->t->empty[(x.b * d->h + x.h) * d->T_q + x.i])
-            attn_put4(&run->t->t[ATTN_A], x.b, x.h, x.i, x.j, (double)NAN);
-    return true;
-}
+/* ---- dropout ----------------------------------------------------------------------- */
 
 /* Weights become 0 with probability p, drawn by the seed; the others are divided by
    1 - p. */
@@ -235,12 +221,6 @@ static bool cap_shows(const struct attn_problem *p, const void *param)
     return false;
 }
 
-static bool empty_row_not_nan(const struct attn_problem *p, const void *param)
-{
-    (void)param;
-    return p->empty_rows != ATTN_EMPTY_NAN && attn_any_row_empty(p);
-}
-
 /* With a sink, a row of large negative numbers gives all its weight to the sink:
    zeros. */
 static bool empty_row_not_so(const struct attn_problem *p, const void *param)
@@ -250,23 +230,6 @@ static bool empty_row_not_so(const struct attn_problem *p, const void *param)
 
     (void)param;
     return p->empty_rows != filled_row && attn_any_row_empty(p);
-}
-
-/* One head of a token is empty, another is not. */
-static bool empty_beside_full(const struct attn_problem *p, const void *param)
-{
-    if (!empty_row_not_nan(p, param))
-        return false;
-    for (size_t b = 0; b < p->d.B; b++)
-        for (size_t i = 0; i < p->d.T_q; i++) {
-            size_t empty = 0;
-
-            for (size_t h = 0; h < p->d.h; h++)
-                empty += attn_row_empty(p, b, h, i);
-            if (empty > 0 && empty < p->d.h)
-                return true;
-        }
-    return false;
 }
 
 /* ---- the rows ---------------------------------------------------------------------- */
@@ -310,21 +273,6 @@ static const struct attn_fault_row ROWS[] = {
      "Forbidden keys got -10 instead of -Infinity and keep some weight.",
      "Add -Infinity at forbidden keys.", "A row with a forbidden key.", mixed_or_empty,
      ROWS_OF(TOO_SMALL)},
-    {"masked_row_nan",
-     CAUGHT,
-     "A row of nothing but -Infinity gave NaN: 0/0.",
-     "Give a row without a key a stated value, such as 0.",
-     "A row without an allowed key, and empty_rows other than nan.",
-     empty_row_not_nan,
-     {STAGE(nan_rows), NULL}},
-    {"masked_row_nan_spreads",
-     CAUGHT,
-     "The NaN of one head without a key spread to the token's whole row of Y through "
-     "W_O.",
-     "Give a row without a key a stated value before heads are joined.",
-     "A token with a head that has no key and another that has some.",
-     empty_beside_full,
-     {STAGE(nan_rows), NULL}},
     {"masked_row_uniform", CAUGHT,
      "A large negative number stood for -Infinity: a row without a key became a plain "
      "average over "
