@@ -28,7 +28,9 @@ static bool better(const struct attn_cause *a, const struct attn_cause *b)
         return a->visible;
     if (a->other_way != b->other_way)
         return !a->other_way;
-    return !a->fit && b->fit;
+    if (!a->fit != !b->fit)
+        return !a->fit;
+    return attn_fault_met(a->fault) > attn_fault_met(b->fault);
 }
 
 /* Kept sorted.  Of equal rows the later one is first: in the catalogue special faults

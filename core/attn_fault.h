@@ -26,6 +26,10 @@ struct attn_fault_row {
     struct attn_swap swap;
 };
 
+/* How often the fault is met beside others with its numbers (attn_fault_common.c). */
+enum attn_met { ATTN_MET_RARELY, ATTN_MET_USUALLY, ATTN_MET_OFTEN };
+enum attn_met attn_fault_met(const struct attn_fault_row *row);
+
 /* Another way in which a fault comes out: tried where its own stages do not reproduce a
    candidate. */
 struct attn_fault_way {
@@ -36,7 +40,8 @@ struct attn_fault_ways { /* those of one file */
     const struct attn_fault_way *row;
     size_t count;
 };
-extern const struct attn_fault_ways ATTN_WAYS_AXIS, ATTN_WAYS_EMPTY;
+extern const struct attn_fault_ways ATTN_WAYS_AXIS, ATTN_WAYS_EMPTY,
+    ATTN_WAYS_SOFTMAX;
 /* The n-th other way of the fault, or NULL. */
 const struct attn_swap *attn_fault_way(const struct attn_fault_row *row, size_t n);
 

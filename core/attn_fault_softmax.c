@@ -236,6 +236,10 @@ static bool empty_row_not_so(const struct attn_problem *p, const void *param)
 
 static const struct softmax AFTER = {
     .fits = always, .logit = unmasked, .zero_after = true, .leave_empty = true};
+static const struct softmax AFTER_ALL = {.fits = always,
+                                         .logit = attn_fault_score,
+                                         .zero_after = true,
+                                         .leave_empty = true};
 static const struct softmax MULTIPLIED = {.fits = always, .logit = times_mask};
 static const struct softmax FILLED = {.fits = always, .logit = filled};
 static const struct softmax TOO_SMALL = {
@@ -292,3 +296,9 @@ static const struct attn_fault_row ROWS[] = {
      {STAGE(dropped), &DROPOUT}},
 };
 const struct attn_fault_theme ATTN_FAULTS_SOFTMAX = {ROWS, ATTN_COUNT(ROWS)};
+
+/* All of M came too late, its bias with it. */
+static const struct attn_fault_way WAYS[] = {
+    {"mask_after_softmax", ROWS_OF(AFTER_ALL)},
+};
+const struct attn_fault_ways ATTN_WAYS_SOFTMAX = {WAYS, ATTN_COUNT(WAYS)};

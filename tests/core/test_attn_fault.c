@@ -195,6 +195,23 @@ static const char *const NAMES[] = {
     "alibi_slopes_not_pow2",
     "alibi_sign",
     "alibi_missing_in_decode",
+    "query_not_projected",
+    "query_is_value",
+    "query_is_key",
+    "key_not_projected",
+    "key_is_value",
+    "key_is_query",
+    "value_not_projected",
+    "value_is_query",
+    "value_is_key",
+    "value_is_final_key",
+    "queries_meet_values",
+    "keys_meet_keys",
+    "queries_meet_queries",
+    "mixes_queries_not_values",
+    "packed_vqk_order",
+    "qv_swapped",
+    "masked_row_by_score",
 };
 
 Test(attn_fault, rows_are_complete_and_named_once)
