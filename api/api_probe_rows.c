@@ -306,9 +306,9 @@ const struct api_probe_row API_PROBE_ROWS[] = {
       .masks = causal_only, .position = alibi },
     { .name = "packed",
       .says = "Three documents of unequal length in each sequence, whose "
-              "positions start again.",
+              "positions start again; keys and values are equally wide.",
       .purposes = FOR(PACKING) | FOR(POSITIONS),
-      .sizes = { 2, 7, 7, 5, 4, 6, 2, 1, false },
+      .sizes = { 2, 7, 7, 5, 4, 4, 2, 1, false },
       .masks = documents, .position = rope_reset },
     { .name = "gradients",
       .says = "Every gradient of Y from a drawn cotangent; some query rows are empty.",
