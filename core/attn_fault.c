@@ -48,7 +48,7 @@ const struct attn_fault_row *attn_fault_find(const char *name)
 const struct attn_swap *attn_fault_way(const struct attn_fault_row *row, size_t n)
 {
     static const struct attn_fault_ways *const WAYS[] = {
-        &ATTN_WAYS_AXIS, &ATTN_WAYS_EMPTY, &ATTN_WAYS_SOFTMAX};
+        &ATTN_WAYS_AXIS, &ATTN_WAYS_EMPTY, &ATTN_WAYS_PROJECT, &ATTN_WAYS_SOFTMAX};
 
     for (size_t t = 0; t < ATTN_COUNT(WAYS); t++)
         for (size_t k = 0; k < WAYS[t]->count; k++)

@@ -41,7 +41,7 @@ struct attn_fault_ways { /* those of one file */
     size_t count;
 };
 extern const struct attn_fault_ways ATTN_WAYS_AXIS, ATTN_WAYS_EMPTY,
-    ATTN_WAYS_SOFTMAX;
+    ATTN_WAYS_PROJECT, ATTN_WAYS_SOFTMAX;
 /* The n-th other way of the fault, or NULL. */
 const struct attn_swap *attn_fault_way(const struct attn_fault_row *row, size_t n);
 

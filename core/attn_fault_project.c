@@ -102,11 +102,10 @@ static double without_bias(const struct attn_run_ctx *run, enum part part,
            attn_number(&run->p->in[ATTN_IN_B_K], column(run->p, part, x));
 }
 
-static double key_times_w_v(const struct attn_run_ctx *run, enum part part,
-                            struct attn_cell x)
+static double row_times_w_v(const struct attn_run_ctx *run, const struct attn_tensor *K,
+                            enum part part, struct attn_cell x)
 {
     const struct attn_problem *p = run->p;
-    const struct attn_tensor *K = attn_before_rope(run->t, ATTN_K_PRE, ATTN_K);
     const struct attn_tensor *W = &p->in[ATTN_IN_W_V], *bias = &p->in[ATTN_IN_B_V];
     const size_t col = column(p, part, x);
     double sum = bias->p ? attn_number(bias, col) : 0.0;
@@ -115,6 +114,19 @@ static double key_times_w_v(const struct attn_run_ctx *run, enum part part,
         sum += attn_at4(K, x.b, k / p->d.d_k, p->d.T_past + x.i, k % p->d.d_k) *
                attn_number(W, k * W->dim[1] + col);
     return sum;
+}
+
+static double key_times_w_v(const struct attn_run_ctx *run, enum part part,
+                            struct attn_cell x)
+{
+    return row_times_w_v(run, &run->t->t[ATTN_K], part, x);
+}
+
+/* K before RoPE, where it is held: a run that does not return it rotates in place. */
+static double unrotated_times_w_v(const struct attn_run_ctx *run, enum part part,
+                                  struct attn_cell x)
+{
+    return row_times_w_v(run, attn_before_rope(run->t, ATTN_K_PRE, ATTN_K), part, x);
 }
 
 /* ---- what each needs --------------------------------------------------------------- */
@@ -222,6 +234,7 @@ static const struct part_fault CROSS_SOURCE = {cross_alike, from_query_side};
 static const struct part_fault BY_VIEW = {several_heads_and_rows, split_by_view};
 static const struct part_fault NO_KEY_BIAS = {has_key_bias, without_bias};
 static const struct part_fault FROM_KEY = {key_is_model_wide, key_times_w_v};
+static const struct part_fault FROM_UNROTATED = {key_is_model_wide, unrotated_times_w_v};
 
 #define ALL_THREE ATTN_FAULT_WRONG_Q, ATTN_FAULT_WRONG_K, ATTN_FAULT_WRONG_V
 
@@ -322,3 +335,8 @@ static const struct attn_fault_row ROWS[] = {
      {{ATTN_FAULT_WRONG_V}, &FROM_KEY}},
 };
 const struct attn_fault_theme ATTN_FAULTS_PROJECT = {ROWS, ATTN_COUNT(ROWS)};
+
+static const struct attn_fault_way WAYS[] = {
+    {"value_from_key", {{ATTN_FAULT_WRONG_V}, &FROM_UNROTATED}},
+};
+const struct attn_fault_ways ATTN_WAYS_PROJECT = {WAYS, ATTN_COUNT(WAYS)};

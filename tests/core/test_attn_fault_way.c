@@ -287,5 +287,5 @@ Test(attn_fault_way, every_way_belongs_to_a_fault)
         for (size_t k = 0; attn_fault_way(attn_fault_at(n), k); k++)
             ways++;
     cr_assert_eq(ways, ATTN_WAYS_AXIS.count + ATTN_WAYS_EMPTY.count +
-                           ATTN_WAYS_SOFTMAX.count);
+                           ATTN_WAYS_PROJECT.count + ATTN_WAYS_SOFTMAX.count);
 }
