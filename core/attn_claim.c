@@ -324,10 +324,11 @@ static const struct exact_row {
     { "W_O", C(ZERO), ATTN_Y, "exactly 0", no_b_o, all_zero },
     { "W_O", C(ZERO), ATTN_Y, "exactly b_O in every row", has_b_o, is_bias },
     { "scale", C(ZERO), ATTN_S, "exactly 0", always, all_zero },
-    { "head", C(ZERO) | C(REMOVE), ATTN_H_HEADS, "this head exactly 0", always, head_zero },
+    { "head", C(ZERO) | C(REMOVE), ATTN_H_HEADS, "this head exactly 0", always,
+      head_zero },
     { "edge", C(ZERO) | C(REMOVE), ATTN_A, "exactly 0 at this pair", always, pair_zero },
-    { "position", C(REMOVE), ATTN_A, "exactly 0 at this key in every row that reads any", always,
-      column_zero },
+    { "position", C(REMOVE), ATTN_A, "exactly 0 at this key in every row that reads any",
+      always, column_zero },
 };
 /* clang-format on */
 

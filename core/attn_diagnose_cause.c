@@ -94,8 +94,8 @@ static bool try_swap(struct attn_inquiry *q, const struct attn_question *ask,
 }
 
 static bool try_other_ways(struct attn_inquiry *q, const struct attn_question *ask,
-                           const struct attn_fault_row *fault,
-                           struct attn_causes *causes, struct attn_err *err)
+                           const struct attn_fault_row *fault, struct attn_causes *causes,
+                           struct attn_err *err)
 {
     const size_t before = causes->count;
     const struct attn_swap *way;

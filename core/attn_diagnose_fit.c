@@ -1,24 +1,14 @@
 /*
  * attn_diagnose_fit.c - the constant of a fault, found from the candidate's numbers.
- * Not here: the faults themselves (attn_fault_fitted.c, attn_fault_softmax.c).
- * Start reading at FITS, at the end.
+ * Not here: the faults themselves (attn_fault_fitted.c, attn_fault_softmax.c), constants
+ * of masks (attn_diagnose_fit_mask.c). Start reading at FITS, at the end.
  */
-#include "core/attn_diagnose.h"
+#include "core/attn_diagnose_fit.h"
 #include "core/attn_fault_softmax.h"
 
 #include <float.h>
 #include <math.h>
 #include <string.h>
-
-static const struct attn_tensor *observed(const struct attn_fit *f)
-{
-    return &f->base->c->object[f->target];
-}
-
-static bool is(const struct attn_fit *f, enum attn_object o)
-{
-    return f->target == o && observed(f)->p && f->expected.p;
-}
 
 /* Least squares of observed = ratio * expected over finite numbers. */
 static bool ratio_of(const struct attn_tensor *e, const struct attn_tensor *x,
@@ -40,8 +30,8 @@ static bool ratio_of(const struct attn_tensor *e, const struct attn_tensor *x,
 
 static bool ratio_of_target(const struct attn_fit *f, size_t n, double *value)
 {
-    return n == 0 && observed(f)->p && f->expected.p &&
-           ratio_of(&f->expected, observed(f), value);
+    return n == 0 && attn_fit_observed(f)->p && f->expected.p &&
+           ratio_of(&f->expected, attn_fit_observed(f), value);
 }
 
 /* ---- scores ---- */
@@ -56,9 +46,9 @@ static bool ratio_of_scores(const struct attn_fit *f, double *ratio)
     const struct attn_problem *p = f->base->p;
     double xy = 0.0, xx = 0.0;
 
-    for (size_t n = 0; n < attn_tensor_count(observed(f)); n++) {
+    for (size_t n = 0; n < attn_tensor_count(attn_fit_observed(f)); n++) {
         const double e = uncapped(p, attn_number(&f->expected, n));
-        const double x = uncapped(p, attn_number(observed(f), n));
+        const double x = uncapped(p, attn_number(attn_fit_observed(f), n));
 
         if (!isfinite(e) || !isfinite(x) ||
             (f->base->skip_scores && f->base->skip_scores[n]))
@@ -78,10 +68,10 @@ static bool ratio_of_logs(const struct attn_fit *f, double *ratio)
     const size_t T = f->base->p->d.T_kv;
     double widest = 0.0;
 
-    for (size_t r = 0; r < attn_tensor_count(observed(f)); r += T)
+    for (size_t r = 0; r < attn_tensor_count(attn_fit_observed(f)); r += T)
         for (size_t j = 1; j < T; j++) {
-            const double a = attn_number(observed(f), r),
-                         b = attn_number(observed(f), r + j);
+            const double a = attn_number(attn_fit_observed(f), r),
+                         b = attn_number(attn_fit_observed(f), r + j);
             const double gap = attn_number(S, r + j) - attn_number(S, r);
 
             if (!(a > 0.0) || !(b > 0.0) || !(fabs(gap) > widest) ||
@@ -97,8 +87,8 @@ static bool scale_ratio(const struct attn_fit *f, size_t n, double *value)
 {
     if (n > 0)
         return false;
-    return is(f, ATTN_S) ? ratio_of_scores(f, value)
-                         : is(f, ATTN_A) && ratio_of_logs(f, value);
+    return attn_fit_is(f, ATTN_S) ? ratio_of_scores(f, value)
+                                  : attn_fit_is(f, ATTN_A) && ratio_of_logs(f, value);
 }
 
 /* c tanh(s / c) = x: c by halving, from the largest score. */
@@ -107,14 +97,14 @@ static bool cap_ratio(const struct attn_fit *f, size_t n, double *value)
     const double cap = f->base->p->softcap;
     double s = 0.0, x = 0.0, low = 1e-3, high = 1e6;
 
-    if (n > 0 || !is(f, ATTN_S) || !(cap > 0.0))
+    if (n > 0 || !attn_fit_is(f, ATTN_S) || !(cap > 0.0))
         return false;
-    for (size_t k = 0; k < attn_tensor_count(observed(f)); k++) {
+    for (size_t k = 0; k < attn_tensor_count(attn_fit_observed(f)); k++) {
         const double e = fabs(uncapped(f->base->p, attn_number(&f->expected, k)));
 
         if (isfinite(e) && e > s) {
             s = e;
-            x = fabs(attn_number(observed(f), k));
+            x = fabs(attn_number(attn_fit_observed(f), k));
         }
     }
     if (!(x < s))
@@ -141,7 +131,7 @@ static bool angle_of(const struct attn_fit *f, size_t b, size_t i, double *angle
     const size_t pairs = p->d.d_k / 2, k = pairs - 1;
     const bool half = p->rope.layout == ATTN_ROPE_HALF;
     const size_t u = half ? k : 2 * k, v = half ? k + pairs : 2 * k + 1;
-    const struct attn_tensor *pre = &f->base->t.t[ATTN_Q_PRE], *Q = observed(f);
+    const struct attn_tensor *pre = &f->base->t.t[ATTN_Q_PRE], *Q = attn_fit_observed(f);
     const double x = attn_at4(pre, b, 0, i, u), y = attn_at4(pre, b, 0, i, v);
     const double s = attn_at4(Q, b, 0, i, u), t = attn_at4(Q, b, 0, i, v);
 
@@ -176,126 +166,30 @@ static bool rope_base(const struct attn_fit *f, size_t n, double *value)
         *value = BASES[n];
         return true;
     }
-    return is(f, ATTN_Q) && base_from_angle(f, value);
-}
-
-/* 1, -1, 2, -2, … 32, -32. */
-static bool whole_number(size_t n, double *value)
-{
-    const size_t size = n / 2 + 1;
-
-    *value = (n % 2 ? -1.0 : 1.0) * (double)size;
-    return n < 64;
+    return attn_fit_is(f, ATTN_Q) && base_from_angle(f, value);
 }
 
 static bool query_offset(const struct attn_fit *f, size_t n, double *value)
 {
-    return f->base->p->rope.on && whole_number(n, value);
+    return f->base->p->rope.on && attn_fit_whole(n, value);
 }
 
-/* ---- masks ---- */
-
-/* Does the candidate read the pair, as far as its target says? */
-static bool reads(const struct attn_fit *f, size_t n)
-{
-    const double x = attn_number(observed(f), n);
-
-    return f->target == ATTN_M || f->target == ATTN_S_MASKED ? x != -INFINITY : x != 0.0;
-}
-
-static bool shows_mask(const struct attn_fit *f)
-{
-    return is(f, ATTN_M) || is(f, ATTN_ALLOWED) || is(f, ATTN_S_MASKED) || is(f, ATTN_A);
-}
-
-/* Furthest key before (sign -1) or after (1) the query that any row reads. */
-static bool furthest(const struct attn_fit *f, int sign, double *value)
-{
-    const struct attn_problem *p = f->base->p;
-    ptrdiff_t most = PTRDIFF_MIN;
-    size_t n = 0;
-
-    for (struct attn_cell x = {0}; attn_cell_in(&x, p->d.B, p->d.h, p->d.T_q, p->d.T_kv);
-         x.j++, n++) {
-        const ptrdiff_t at = sign * ((ptrdiff_t)x.j - (ptrdiff_t)x.i - p->shift);
-
-        if (reads(f, n) && at > most)
-            most = at;
-    }
-    *value = (double)most;
-    return most != PTRDIFF_MIN;
-}
-
-static bool window_width(const struct attn_fit *f, size_t n, double *value)
-{
-    const struct attn_mask *m = attn_mask_of(f->base->p, "window");
-
-    if (!m)
-        return false;
-    if (n == 0 && shows_mask(f) && furthest(f, -1, value) && *value >= 0.0)
-        return true;
-    *value = (double)n;
-    return n < 32 && n < f->base->p->d.T_kv;
-}
-
-static bool diagonal_offset(const struct attn_fit *f, size_t n, double *value)
-{
-    if (!attn_mask_of(f->base->p, "causal"))
-        return false;
-    if (n == 0 && shows_mask(f) && furthest(f, 1, value))
-        return true;
-    return n < 16 && whole_number(n, value);
-}
-
-/* M at a forbidden pair, or the logit that gives a forbidden key its weight. */
-static bool fill_value(const struct attn_fit *f, size_t n, double *value)
-{
-    const struct attn_walk *w = f->base;
-    const size_t T = w->p->d.T_kv;
-
-    if (n > 0 || (!is(f, ATTN_M) && !is(f, ATTN_A)))
-        return false;
-    for (size_t r = 0; r < attn_tensor_count(observed(f)); r += T)
-        for (size_t j = 0; j < T; j++) {
-            const bool forbidden = is(f, ATTN_M)
-                                       ? attn_number(&f->expected, r + j) == -INFINITY
-                                       : attn_number(&w->t.t[ATTN_ALLOWED], r + j) == 0.0;
-
-            if (!forbidden)
-                continue;
-            *value = attn_number(observed(f), r + j);
-            if (is(f, ATTN_M))
-                return isfinite(*value);
-            for (size_t k = 0; k < T; k++) {
-                const double a = attn_number(observed(f), r + k);
-
-                if (attn_number(&w->t.t[ATTN_ALLOWED], r + k) == 0.0 || !(a > 0.0) ||
-                    !(*value > 0.0))
-                    continue;
-                *value = log(*value / a) + attn_number(&w->t.t[ATTN_S], r + k) +
-                         attn_number(&w->t.t[ATTN_M], r + k) -
-                         attn_number(&w->t.t[ATTN_S], r + j);
-                return isfinite(*value);
-            }
-        }
-    return false;
-}
+/* ---- biases, weights ---- */
 
 static bool bias_ratio(const struct attn_fit *f, size_t n, double *value)
 {
-    return is(f, ATTN_M) && ratio_of_target(f, n, value);
+    return attn_fit_is(f, ATTN_M) && ratio_of_target(f, n, value);
 }
-
-/* ---- weights ---- */
 
 static bool weight_ratio(const struct attn_fit *f, size_t n, double *value)
 {
-    return is(f, ATTN_A) && ratio_of_target(f, n, value);
+    return attn_fit_is(f, ATTN_A) && ratio_of_target(f, n, value);
 }
 
 static bool output_ratio(const struct attn_fit *f, size_t n, double *value)
 {
-    return (is(f, ATTN_H) || is(f, ATTN_H_HEADS)) && ratio_of_target(f, n, value);
+    return (attn_fit_is(f, ATTN_H) || attn_fit_is(f, ATTN_H_HEADS)) &&
+           ratio_of_target(f, n, value);
 }
 
 /* The number of fewest decimals that lies no further away than the observation can
@@ -315,18 +209,20 @@ static bool looks_dropped(const struct attn_fit *f, double *value)
     double ratio = 0.0;
     size_t dropped = 0;
 
-    if (!is(f, ATTN_A))
+    if (!attn_fit_is(f, ATTN_A))
         return false;
-    for (size_t n = 0; n < attn_tensor_count(observed(f)); n++) {
-        const double e = attn_number(&f->expected, n), x = attn_number(observed(f), n);
+    for (size_t n = 0; n < attn_tensor_count(attn_fit_observed(f)); n++) {
+        const double e = attn_number(&f->expected, n),
+                     x = attn_number(attn_fit_observed(f), n);
 
         if (isfinite(x) && e > margin.atol && x != 0.0)
             ratio = fmax(ratio, x / e);
     }
     if (!(ratio > 1.0 + 8.0 * margin.rtol))
         return false;
-    for (size_t n = 0; n < attn_tensor_count(observed(f)); n++) {
-        const double e = attn_number(&f->expected, n), x = attn_number(observed(f), n);
+    for (size_t n = 0; n < attn_tensor_count(attn_fit_observed(f)); n++) {
+        const double e = attn_number(&f->expected, n),
+                     x = attn_number(attn_fit_observed(f), n);
         const double room =
             margin.atol + margin.rtol * fabs(x) +
             2.0 * ratio * (f->base->noise[ATTN_A] ? f->base->noise[ATTN_A][n] : 0.0);
@@ -442,11 +338,13 @@ static const struct attn_fit_row FITS[] = {
     {"rope_query_offset", "offset", query_offset, set_value, NULL, NULL, false, 0.0, 0.0},
     {"decode_query_position_only", "offset", cache_width, set_value, NULL,
      "rope_query_offset", true, 0.0, 0.0},
-    {"window_other_width", "left", window_width, set_value, NULL, NULL, false, 0.0, 0.0},
-    {"causal_other_offset", "offset", diagonal_offset, set_value, NULL, NULL, false, 0.0,
+    {"window_other_width", "left", attn_fit_window, set_value, NULL, NULL, false, 0.0,
      0.0},
-    {"finite_mask_value", "value", fill_value, set_value, NULL, NULL, false, -30.0, 0.0},
-    {"mask_constant_too_small", "value", fill_value, set_fill, NULL, NULL, true, -30.0,
+    {"causal_other_offset", "offset", attn_fit_diagonal, set_value, NULL, NULL, false,
+     0.0, 0.0},
+    {"finite_mask_value", "value", attn_fit_fill, set_value, NULL, NULL, false, -30.0,
+     0.0},
+    {"mask_constant_too_small", "value", attn_fit_fill, set_fill, NULL, NULL, true, -30.0,
      0.0},
     {"softmax_overflow", "bits", exp_bits, set_range, NULL, NULL, true, 0.0, 0.0},
     {"bias_scaled", "ratio", bias_ratio, set_value, NULL, NULL, false, 0.05, 20.0},

@@ -40,8 +40,8 @@ struct attn_fault_ways { /* those of one file */
     const struct attn_fault_way *row;
     size_t count;
 };
-extern const struct attn_fault_ways ATTN_WAYS_AXIS, ATTN_WAYS_EMPTY,
-    ATTN_WAYS_PROJECT, ATTN_WAYS_SOFTMAX;
+extern const struct attn_fault_ways ATTN_WAYS_AXIS, ATTN_WAYS_EMPTY, ATTN_WAYS_PROJECT,
+    ATTN_WAYS_SOFTMAX;
 /* The n-th other way of the fault, or NULL. */
 const struct attn_swap *attn_fault_way(const struct attn_fault_row *row, size_t n);
 
@@ -56,9 +56,10 @@ struct attn_fault_theme { /* the rows of one file */
 };
 extern const struct attn_fault_theme ATTN_FAULTS_PROJECT, ATTN_FAULTS_POSITION,
     ATTN_FAULTS_SCORE, ATTN_FAULTS_MASK, ATTN_FAULTS_BIAS, ATTN_FAULTS_AXIS,
-    ATTN_FAULTS_SOFTMAX, ATTN_FAULTS_EMPTY, ATTN_FAULTS_HALF, ATTN_FAULTS_OUTPUT, ATTN_FAULTS_WEIGHTS,
-    ATTN_FAULTS_TURN, ATTN_FAULTS_RULE, ATTN_FAULTS_NORM, ATTN_FAULTS_BLOCK,
-    ATTN_FAULTS_FITTED, ATTN_FAULTS_OTHER, ATTN_FAULTS_GRAD;
+    ATTN_FAULTS_SOFTMAX, ATTN_FAULTS_EMPTY, ATTN_FAULTS_HALF, ATTN_FAULTS_OUTPUT,
+    ATTN_FAULTS_WEIGHTS, ATTN_FAULTS_TURN, ATTN_FAULTS_RULE, ATTN_FAULTS_NORM,
+    ATTN_FAULTS_BLOCK, ATTN_FAULTS_FITTED, ATTN_FAULTS_FITTED_MASK, ATTN_FAULTS_OTHER,
+    ATTN_FAULTS_GRAD, ATTN_FAULTS_GRAD_INPUT;
 
 /* ---- numbers of tensors ------------------------------------------------------------ */
 

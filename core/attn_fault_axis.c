@@ -11,7 +11,7 @@ enum axis { OVER_ITEMS, OVER_HEADS, OVER_QUERIES };
 
 struct across {
     enum axis axis;
-    bool sink;         /* the pair's sink is in its denominator */
+    bool sink;            /* the pair's sink is in its denominator */
     enum attn_empty none; /* what a line without an allowed pair becomes */
 };
 
@@ -111,26 +111,17 @@ static const struct across HEADS_LOW = {.axis = OVER_HEADS, .none = ATTN_EMPTY_U
     }
 
 static const struct attn_fault_row ROWS[] = {
-    {"softmax_over_queries",
-     CAUGHT,
+    {"softmax_over_queries", CAUGHT,
      "The softmax went down the query axis: columns sum to 1.",
      "Normalise over keys, the last axis of S.",
-     "A row or a column with two allowed pairs.",
-     axis_shows,
-     ACROSS(QUERIES)},
-    {"softmax_over_batch",
-     CAUGHT,
-     "The softmax went over the batch axis.",
+     "A row or a column with two allowed pairs.", axis_shows, ACROSS(QUERIES)},
+    {"softmax_over_batch", CAUGHT, "The softmax went over the batch axis.",
      "Normalise over keys, the last axis of S.",
-     "A row with two allowed keys, or a pair allowed in two items.",
-     axis_shows,
+     "A row with two allowed keys, or a pair allowed in two items.", axis_shows,
      ACROSS(ITEMS)},
-    {"softmax_over_heads",
-     CAUGHT,
-     "The softmax went over the head axis.",
+    {"softmax_over_heads", CAUGHT, "The softmax went over the head axis.",
      "Normalise over keys, the last axis of S.",
-     "A row with two allowed keys, or a pair allowed in two heads.",
-     axis_shows,
+     "A row with two allowed keys, or a pair allowed in two heads.", axis_shows,
      ACROSS(HEADS)},
 };
 const struct attn_fault_theme ATTN_FAULTS_AXIS = {ROWS, ATTN_COUNT(ROWS)};

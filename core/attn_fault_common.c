@@ -22,8 +22,8 @@ static const struct met_row {
     {"scale_missing", ATTN_MET_OFTEN},
     {"scale_no_sqrt", ATTN_MET_OFTEN},
     {"scale_value_width", ATTN_MET_RARELY}, /* as √d_model where h·d_v = d_model */
-    {"scale_heads", ATTN_MET_RARELY},       /* as √d_model or √d_k where h is either */
-    {"keys_meet_keys", ATTN_MET_RARELY},    /* as W_K used for queries, too */
+    {"scale_heads", ATTN_MET_RARELY},    /* as √d_model or √d_k where h is either */
+    {"keys_meet_keys", ATTN_MET_RARELY}, /* as W_K used for queries, too */
     {"queries_meet_queries", ATTN_MET_RARELY},
     {"queries_meet_values", ATTN_MET_RARELY},
     {"largest_weight_only", ATTN_MET_RARELY}, /* as any scores that are too large */

@@ -94,12 +94,12 @@ static bool in_empty_rows(const struct attn_run_ctx *run, empty_fn *fill,
     return true;
 }
 
-#define STAGE(name, fill)                                                       \
-    static bool name(const struct attn_run_ctx *run, struct attn_piece piece,   \
-                     struct attn_err *err)                                      \
-    {                                                                           \
-        (void)piece;                                                            \
-        return in_empty_rows(run, fill, err);                                   \
+#define STAGE(name, fill)                                                     \
+    static bool name(const struct attn_run_ctx *run, struct attn_piece piece, \
+                     struct attn_err *err)                                    \
+    {                                                                         \
+        (void)piece;                                                          \
+        return in_empty_rows(run, fill, err);                                 \
     }
 STAGE(zeros, zero)
 STAGE(nan_rows, no_number)

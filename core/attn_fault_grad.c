@@ -1,9 +1,10 @@
 /*
- * attn_fault_grad.c - faults of the backward pass: one gradient made wrongly from those
- * before it. Not here: faults of the layer itself (the files beside this one). Start
- * reading at ROWS, at the end.
+ * attn_fault_grad.c - faults of the backward pass inside the layer: dH to dK.
+ * Not here: gradients of what goes into it (attn_fault_grad_input.c), faults of the layer
+ * itself (the files beside this one).
+ * Start reading at ROWS, at the end.
  */
-#include "core/attn_diagnose.h"
+#include "core/attn_fault_grad.h"
 
 #include <math.h>
 #include <string.h>
@@ -25,17 +26,6 @@ static double held(const struct attn_back *back, enum attn_object o, size_t b, s
 static double factor_of(const struct attn_problem *p)
 {
     return p->scale / p->temperature;
-}
-
-static size_t bytes_of(const struct attn_tensor *t)
-{
-    return attn_tensor_count(t) * attn_dtype_bytes(t->dtype);
-}
-
-static void times(struct attn_tensor *t, double by)
-{
-    for (size_t n = 0; n < attn_tensor_count(t); n++)
-        attn_put(t, n, by * attn_number(t, n));
 }
 
 /* Nothing comes before the object that the gradients are of: no dH when they are of A. */
@@ -95,7 +85,7 @@ static void without_weight(const struct attn_back *back, enum attn_gradient g,
     (void)g;
     if (absent(back, ATTN_DA))
         return;
-    memcpy(out->p, back->own[ATTN_DA].p, bytes_of(out));
+    memcpy(out->p, back->own[ATTN_DA].p, attn_back_bytes_of(out));
     for (size_t n = 0; n < attn_tensor_count(out); n++)
         if (attn_number(&back->t->t[ATTN_ALLOWED], n) == 0.0)
             attn_put(out, n, 0.0);
@@ -107,14 +97,14 @@ static void without_scale(const struct attn_back *back, enum attn_gradient g,
                           struct attn_tensor *out)
 {
     (void)g;
-    times(out, 1.0 / back->p->scale);
+    attn_back_times(out, 1.0 / back->p->scale);
 }
 
 static void scale_again(const struct attn_back *back, enum attn_gradient g,
                         struct attn_tensor *out)
 {
     (void)g;
-    times(out, back->p->scale);
+    attn_back_times(out, back->p->scale);
 }
 
 /* Row (h,j) of what lies in memory as (heads,T,d), read as (T,heads,d). */
@@ -199,88 +189,7 @@ static void weights_not_transposed(const struct attn_back *back, enum attn_gradi
     }
 }
 
-/* ---- the inputs -------------------------------------------------------------------- */
-
-static void divided_by_items(const struct attn_back *back, enum attn_gradient g,
-                             struct attn_tensor *out)
-{
-    (void)g;
-    times(out, 1.0 / (double)back->p->d.B);
-}
-
-/* dX of the paths whose bits are kept. */
-static void some_paths(const struct attn_back *back, unsigned keep,
-                       struct attn_tensor *out)
-{
-    static const struct {
-        enum attn_gradient g;
-        enum attn_input W;
-    } PATHS[] = {{ATTN_DQ, ATTN_IN_W_Q}, {ATTN_DK, ATTN_IN_W_K}, {ATTN_DV, ATTN_IN_W_V}};
-
-    memset(out->p, 0, bytes_of(out));
-    for (size_t n = 0; n < ATTN_COUNT(PATHS); n++) {
-        const struct attn_tensor *W = &back->p->in[PATHS[n].W],
-                                 *of = &back->own[PATHS[n].g];
-
-        for (struct attn_cell x = {0};
-             (keep >> n & 1) &&
-             attn_cell_in(&x, of->dim[0], of->dim[1], of->dim[2], of->dim[3]);
-             x.j++)
-            for (size_t k = 0; k < W->dim[0]; k++) {
-                const size_t at = attn_place3(out, x.b, x.i) + k;
-
-                attn_put(out, at,
-                         attn_number(out, at) +
-                             attn_at4(of, x.b, x.h, x.i, x.j) *
-                                 attn_number(W, k * W->dim[1] + x.h * of->dim[3] + x.j));
-            }
-    }
-}
-
-static void no_query_path(const struct attn_back *back, enum attn_gradient g,
-                          struct attn_tensor *out)
-{
-    (void)g;
-    some_paths(back, 6, out);
-}
-
-static void no_key_path(const struct attn_back *back, enum attn_gradient g,
-                        struct attn_tensor *out)
-{
-    (void)g;
-    some_paths(back, 5, out);
-}
-
-static void no_value_path(const struct attn_back *back, enum attn_gradient g,
-                          struct attn_tensor *out)
-{
-    (void)g;
-    some_paths(back, 3, out);
-}
-
-/* X^T dQ and X^T dK with the rotation left in. */
-static void still_rotated(const struct attn_back *back, enum attn_gradient g,
-                          struct attn_tensor *out)
-{
-    const bool keys = g == ATTN_DW_K;
-    const struct attn_tensor *d = &back->own[keys ? ATTN_DK : ATTN_DQ];
-    const struct attn_tensor *x =
-        &back->p
-             ->in[keys && back->p->form.source == ATTN_CROSS ? ATTN_IN_X_KV : ATTN_IN_X];
-    const size_t past = keys ? back->p->d.T_past : 0;
-
-    memset(out->p, 0, bytes_of(out));
-    for (struct attn_cell at = {0};
-         attn_cell_in(&at, d->dim[0], d->dim[1], d->dim[2] - past, d->dim[3]); at.j++)
-        for (size_t k = 0; k < out->dim[0]; k++) {
-            const size_t to = k * out->dim[1] + at.h * d->dim[3] + at.j;
-
-            attn_put(out, to,
-                     attn_number(out, to) +
-                         attn_number(x, attn_place3(x, at.b, at.i) + k) *
-                             attn_at4(d, at.b, at.h, past + at.i, at.j));
-        }
-}
+/* ---- dH ---------------------------------------------------------------------------- */
 
 static void through_transpose(const struct attn_back *back, enum attn_gradient g,
                               struct attn_tensor *out)
@@ -334,31 +243,9 @@ static bool square(const struct attn_problem *p)
     return products(p) && p->d.T_q == p->d.T_kv && p->d.h == p->d.h_kv && p->d.T_q > 1;
 }
 
-static bool items(const struct attn_problem *p)
-{
-    return p->d.B > 1;
-}
-
-static bool self_unturned(const struct attn_problem *p)
-{
-    return p->form.source == ATTN_SELF && attn_turn_of(p) == NULL && p->d.T_past == 0;
-}
-
-static bool turned(const struct attn_problem *p)
-{
-    return p->form.source != ATTN_PROJECTED && attn_turn_of(p) != NULL;
-}
-
 static bool square_output(const struct attn_problem *p)
 {
     return p->form.has_output && p->d.h * p->d.d_v == p->d.d_model;
-}
-
-static bool fits(const struct attn_problem *p, const void *param)
-{
-    const struct attn_back_fault *fault = param;
-
-    return fault->fits(p);
 }
 
 static bool empty_row(const struct attn_problem *p, const void *param)
@@ -381,88 +268,71 @@ static const struct attn_back_fault ONE_OF_GROUP = {G(DV) | G(DK), first_of_grou
                                                     grouped};
 static const struct attn_back_fault NOT_TRANSPOSED = {G(DV) | G(DK),
                                                       weights_not_transposed, square};
-static const struct attn_back_fault PER_ITEM = {G(DW_Q) | G(DW_K) | G(DW_V) | G(DW_O) |
-                                                    G(DB_Q) | G(DB_K) | G(DB_V) | G(DB_O),
-                                                divided_by_items, items};
-static const struct attn_back_fault NO_QUERY = {G(DX), no_query_path, self_unturned};
-static const struct attn_back_fault NO_KEY = {G(DX), no_key_path, self_unturned};
-static const struct attn_back_fault NO_VALUE = {G(DX), no_value_path, self_unturned};
-static const struct attn_back_fault ROTATED = {G(DW_Q) | G(DW_K), still_rotated, turned};
 static const struct attn_back_fault OUTPUT = {G(DH), through_transpose, square_output};
 
-#define BACK(fault)      \
-    {                    \
-        {NULL}, &(fault) \
-    }
 #define CAUGHT "gradients"
 
 static const struct attn_fault_row ROWS[] = {
     {"grad_output_not_transposed", "dH", CAUGHT,
      "dY was multiplied by W_O instead of by its transpose.", "dH = dY·W_Oᵀ.",
-     "Gradients, and W_O square and not symmetric.", fits, BACK(OUTPUT)},
+     "Gradients, and W_O square and not symmetric.", attn_back_fits,
+     ATTN_FAULT_BACK(OUTPUT)},
     {"grad_weights_not_transposed", "dV", CAUGHT,
      "dV = A·dH and dK = dS·Q were taken without the transpose.",
      "dV = Aᵀ·dH and dK = dSᵀ·Q: a key collects from the queries that read it.",
-     "Gradients, T_q = T_kv > 1.", fits, BACK(NOT_TRANSPOSED)},
+     "Gradients, T_q = T_kv > 1.", attn_back_fits, ATTN_FAULT_BACK(NOT_TRANSPOSED)},
     {"grad_group_first_head", "dV", CAUGHT,
      "Of the query heads that share a key/value head only the first was counted in dV "
      "and dK.",
-     "Add up dV and dK over the whole group.", "Gradients, h_kv < h.", fits,
-     BACK(ONE_OF_GROUP)},
+     "Add up dV and dK over the whole group.", "Gradients, h_kv < h.", attn_back_fits,
+     ATTN_FAULT_BACK(ONE_OF_GROUP)},
     {"grad_kv_layout", "dA", CAUGHT,
      "The backward pass saw K and V with the axes of heads and tokens in each other's "
      "place.",
      "Give the backward pass the layout that the forward pass used.",
-     "Gradients, more than one key/value head.", fits, BACK(BY_VIEW)},
+     "Gradients, more than one key/value head.", attn_back_fits,
+     ATTN_FAULT_BACK(BY_VIEW)},
     {"grad_nan_from_masked_row", "dS", CAUGHT,
      "The NaN weights of a row without a key were set to 0 only after use: 0·NaN poisons "
      "every "
      "weight's gradient.",
      "Give such rows a stated value before the softmax, so that no NaN enters the graph.",
-     "Gradients, and a row without an allowed key.", empty_row, BACK(NAN_ROWS)},
+     "Gradients, and a row without an allowed key.", empty_row,
+     ATTN_FAULT_BACK(NAN_ROWS)},
     {"grad_no_row_term", "dS", CAUGHT,
      "dS = A·dA, without the row's mean: rows of dS do not sum to 0.",
-     "dS = A·(dA − Σ A·dA).", "Gradients, and a row with two allowed keys.", fits,
-     BACK(NO_ROW_TERM)},
+     "dS = A·(dA − Σ A·dA).", "Gradients, and a row with two allowed keys.",
+     attn_back_fits, ATTN_FAULT_BACK(NO_ROW_TERM)},
     {"grad_plain_mean", "dS", CAUGHT,
      "The plain mean of dA was taken off instead of its mean under A.",
-     "dS = A·(dA − Σ A·dA).", "Gradients, and weights that are not all equal.", fits,
-     BACK(PLAIN_MEAN)},
+     "dS = A·(dA − Σ A·dA).", "Gradients, and weights that are not all equal.",
+     attn_back_fits, ATTN_FAULT_BACK(PLAIN_MEAN)},
     {"grad_softmax_skipped", "dS", CAUGHT,
      "dS = dA: the derivative of the softmax was left out.", "dS = A·(dA − Σ A·dA).",
-     "Gradients.", fits, BACK(NO_WEIGHT)},
+     "Gradients.", attn_back_fits, ATTN_FAULT_BACK(NO_WEIGHT)},
     {"grad_no_scale", "dQ", CAUGHT, "1/√d_k was left out of dQ and dK.",
      "dQ = dS·K·scale, dK = dSᵀ·Q·scale.",
-     "Gradients, and a scale other than 1 (d_k > 1).", fits, BACK(NO_SCALE)},
+     "Gradients, and a scale other than 1 (d_k > 1).", attn_back_fits,
+     ATTN_FAULT_BACK(NO_SCALE)},
     {"grad_scale_twice", "dQ", CAUGHT, "The scale was applied twice in dQ and dK.",
      "dQ = dS·K·scale, dK = dSᵀ·Q·scale.",
-     "Gradients, and a scale other than 1 (d_k > 1).", fits, BACK(TWICE)},
+     "Gradients, and a scale other than 1 (d_k > 1).", attn_back_fits,
+     ATTN_FAULT_BACK(TWICE)},
     {"grad_key_no_scale", "dK", CAUGHT, "1/√d_k was left out of dK only.",
-     "dK = dSᵀ·Q·scale.", "Gradients, and a scale other than 1 (d_k > 1).", fits,
-     BACK(KEY_UNSCALED)},
-    {"grad_mean_over_items", "dW_O", CAUGHT,
-     "Gradients of weights were averaged over the items instead of added up.",
-     "Weights are shared: their gradient is the sum over items.",
-     "Gradients, more than one item.", fits, BACK(PER_ITEM)},
-    {"grad_still_rotated", "dW_Q", CAUGHT,
-     "dQ and dK went into the weights without being rotated back.",
-     "Rotate dQ and dK by the opposite angle before X is multiplied with them.",
-     "Gradients with RoPE.", fits, BACK(ROTATED)},
-    {"grad_input_no_query_path", "dX", CAUGHT,
-     "dX lacks what flows back through the queries.", "dX = dQ·W_Qᵀ + dK·W_Kᵀ + dV·W_Vᵀ.",
-     "Gradients of self-attention.", fits, BACK(NO_QUERY)},
-    {"grad_input_no_key_path", "dX", CAUGHT, "dX lacks what flows back through the keys.",
-     "dX = dQ·W_Qᵀ + dK·W_Kᵀ + dV·W_Vᵀ.", "Gradients of self-attention.", fits,
-     BACK(NO_KEY)},
-    {"grad_input_no_value_path", "dX", CAUGHT,
-     "dX lacks what flows back through the values.", "dX = dQ·W_Qᵀ + dK·W_Kᵀ + dV·W_Vᵀ.",
-     "Gradients of self-attention.", fits, BACK(NO_VALUE)},
+     "dK = dSᵀ·Q·scale.", "Gradients, and a scale other than 1 (d_k > 1).",
+     attn_back_fits, ATTN_FAULT_BACK(KEY_UNSCALED)},
 };
 const struct attn_fault_theme ATTN_FAULTS_GRAD = {ROWS, ATTN_COUNT(ROWS)};
 
 const struct attn_back_fault *attn_fault_back(const struct attn_fault_row *row)
 {
-    return row >= ROWS && row < ROWS + ATTN_COUNT(ROWS) ? row->swap.param : NULL;
+    static const struct attn_fault_theme *const BACKWARD[] = {&ATTN_FAULTS_GRAD,
+                                                              &ATTN_FAULTS_GRAD_INPUT};
+
+    for (size_t t = 0; t < ATTN_COUNT(BACKWARD); t++)
+        if (row >= BACKWARD[t]->row && row < BACKWARD[t]->row + BACKWARD[t]->count)
+            return row->swap.param;
+    return NULL;
 }
 
 bool attn_fault_of_gradients(const struct attn_fault_row *row)

@@ -233,8 +233,8 @@ static bool meeting_fits(const struct attn_problem *p, const void *param)
 
 /* ---- the rows ---------------------------------------------------------------------- */
 
-#define OTHER(part, from)                      \
-    {                                          \
+#define OTHER(part, from)                    \
+    {                                        \
         (part), (from), other_fits, of_other \
     }
 #define UNPROJECTED(part)                             \
@@ -255,12 +255,12 @@ static const struct meeting VALUES = {ATTN_Q, ATTN_V, scaled_one_width};
 
 #define CAUGHT        "qkv_rows"
 #define FITS_ONE_KIND "Both have one width, and their weights (or the tensors) differ."
-#define FITS_THE_INPUT                                                                   \
+#define FITS_THE_INPUT \
     "The joined heads are as wide as the input, and the weights are not the identity."
 #define SCORES "S", "score_shape_and_scale"
-#define MEETING(fault)                                   \
-    meeting_fits,                                        \
-    {                                                    \
+#define MEETING(fault)                                 \
+    meeting_fits,                                      \
+    {                                                  \
         {[ATTN_STAGE_SCORE] = wrong_meeting}, &(fault) \
     }
 

@@ -236,10 +236,8 @@ static bool empty_row_not_so(const struct attn_problem *p, const void *param)
 
 static const struct softmax AFTER = {
     .fits = always, .logit = unmasked, .zero_after = true, .leave_empty = true};
-static const struct softmax AFTER_ALL = {.fits = always,
-                                         .logit = attn_fault_score,
-                                         .zero_after = true,
-                                         .leave_empty = true};
+static const struct softmax AFTER_ALL = {
+    .fits = always, .logit = attn_fault_score, .zero_after = true, .leave_empty = true};
 static const struct softmax MULTIPLIED = {.fits = always, .logit = times_mask};
 static const struct softmax FILLED = {.fits = always, .logit = filled};
 static const struct softmax TOO_SMALL = {

@@ -58,8 +58,8 @@ Test(attn_fault_common, the_one_met_more_often_is_first)
                        pair->d.T_q == pair->d.T_kv ? ATTN_SELF : ATTN_CROSS, pair->d);
             m.p.scale = 1.0 / sqrt((double)pair->d.d_k);
             if (pair->causal)
-                make_mask(&m, "causal")->arg[0] = (struct attn_arg){
-                    .given = true, .number = ATTN_ALIGN_BOTTOM_RIGHT};
+                make_mask(&m, "causal")->arg[0] =
+                    (struct attn_arg){.given = true, .number = ATTN_ALIGN_BOTTOM_RIGHT};
             make_prepare(&m);
             make_run_all(&m.p, ATTN_PATH_DENSE, attn_fault_swap(fault), &r);
             c = candidate_of(&r.trace, SHOWN[s]);

@@ -11,9 +11,9 @@
 enum { SEEDS = 5 };
 
 static const struct slip_row {
-    enum attn_input own, taken;   /* weights: the one left out, and the one used for it */
-    enum attn_object object;      /* what the weight makes */
-    const char *fault, *later;    /* with the wrong object sent; with the right one */
+    enum attn_input own, taken; /* weights: the one left out, and the one used for it */
+    enum attn_object object;    /* what the weight makes */
+    const char *fault, *later;  /* with the wrong object sent; with the right one */
 } SLIPS[] = {
     {ATTN_IN_W_Q, ATTN_IN_W_K, ATTN_Q, "query_is_key", "keys_meet_keys"},
     {ATTN_IN_W_Q, ATTN_IN_W_V, ATTN_Q, "query_is_value", NULL},

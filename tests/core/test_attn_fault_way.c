@@ -77,9 +77,9 @@ static void finish(struct layer *l)
 /* Best cause with most of what there is, and with what a layer usually shows. */
 static size_t missed(const char *fault, struct layer *l, uint32_t without)
 {
-    static const uint32_t SHOWN[] = {
-        SEEN_ALL, ATTN_BIT(ATTN_A) | ATTN_BIT(ATTN_Y), ATTN_BIT(ATTN_H) | ATTN_BIT(ATTN_Y),
-        ATTN_BIT(ATTN_Y)};
+    static const uint32_t SHOWN[] = {SEEN_ALL, ATTN_BIT(ATTN_A) | ATTN_BIT(ATTN_Y),
+                                     ATTN_BIT(ATTN_H) | ATTN_BIT(ATTN_Y),
+                                     ATTN_BIT(ATTN_Y)};
     const struct attn_fault_row *row = attn_fault_find(fault);
     size_t count = 0;
 
@@ -174,8 +174,7 @@ Test(attn_fault_way, emptied_rows_may_be_anything)
 Test(attn_fault_way, an_empty_row_read_by_its_scores)
 {
     static logit_fn *const LOGITS[] = {added_nine, added_four, added_float};
-    static const uint8_t TRIANGLE[T][T] = {
-        {0}, {1}, {1, 1}, {1, 1, 1}, {1, 1, 1, 1}};
+    static const uint8_t TRIANGLE[T][T] = {{0}, {1}, {1, 1}, {1, 1, 1}, {1, 1, 1, 1}};
     size_t count = 0;
 
     for (size_t n = 0; n < ATTN_COUNT(LOGITS); n++)
