@@ -127,13 +127,45 @@ static void keep_trial(const struct attn_inquiry *q, const struct attn_question 
     attn_cause_keep(causes, &cause);
 }
 
-/* Did the trial's mask take all keys from a row that has some, and is that all that
-   stopped it?  Objects up to the mask must then be as given. */
+/* Did the trial's mask take all keys from row r of A that has some? */
+static bool emptied(const struct attn_inquiry *q, size_t r)
+{
+    return q->trial.t.empty[r] && !q->base->t.empty[r];
+}
+
+/* The same of row r of an object; a row of joined heads is emptied with any of them. */
+static bool emptied_of(const struct attn_inquiry *q, enum attn_object o, size_t r)
+{
+    const size_t T = q->p->d.T_q, h = q->p->d.h;
+
+    if (o != ATTN_H && o != ATTN_Y)
+        return emptied(q, r);
+    for (size_t k = 0; k < h; k++)
+        if (emptied(q, (r / T * h + k) * T + r % T))
+            return true;
+    return false;
+}
+
+/* Could other numbers in emptied rows make the target right? */
+static bool within_emptied(const struct attn_inquiry *q, enum attn_object target)
+{
+    const struct attn_seen *seen = &q->trial.seen[target];
+    const bool joined = target == ATTN_H || target == ATTN_Y;
+    const size_t rows = q->p->d.B * q->p->d.T_q * (joined ? 1 : q->p->d.h);
+    const size_t width = attn_tensor_count(&q->trial.c->object[target]) / rows;
+    size_t count = 0;
+
+    for (size_t r = 0; r < rows; r++)
+        count += emptied_of(q, target, r);
+    return seen->beyond <= count * width && emptied_of(q, target, seen->first / width);
+}
+
+/* Is a row that the trial's mask emptied all that stopped it?  Objects before the target
+   must then be as given. */
 static bool only_emptied(const struct attn_inquiry *q, const struct attn_question *ask,
                          const struct attn_swap *swap)
 {
     const struct attn_walk *w = &q->trial;
-    const size_t rows = q->p->d.B * q->p->d.h * q->p->d.T_q;
 
     if (!swap->stage[ATTN_STAGE_MASK] || swap->stage[ATTN_STAGE_SOFTMAX] ||
         attn_walk_stage(ask->target) < ATTN_STAGE_SOFTMAX)
@@ -142,10 +174,8 @@ static bool only_emptied(const struct attn_inquiry *q, const struct attn_questio
         if ((w->must & ATTN_BIT(o)) && attn_walk_given(w, (enum attn_object)o) &&
             attn_walk_stage((enum attn_object)o) <= ATTN_STAGE_MASK && !w->seen[o].same)
             return false;
-    for (size_t r = 0; r < rows; r++)
-        if (w->t.empty[r] && !q->base->t.empty[r])
-            return true;
-    return false;
+    return w->seen[ask->target].given && !w->seen[ask->target].same &&
+           within_emptied(q, ask->target);
 }
 
 /* What becomes of rows that should have had keys is part of no fault: whatever it is. */
