@@ -102,45 +102,47 @@ static bool put_escape(struct api_buffer *b, unsigned char c)
     return api_put(b, text, sizeof text);
 }
 
-static bool is_plain(unsigned char c)
+typedef int8_t sixteen __attribute__((vector_size(16)));
+
+static bool is_plain(char c)
 {
-    return c >= 0x20 && c < 0x7F && c != '"' && c != '\\';
+    const unsigned char u = (unsigned char)c;
+
+    return u >= 0x20 && u < 0x7F && c != '"' && c != '\\';
 }
 
-/* Whether all eight bytes are plain: the tests for a byte that is zero, or less than n,
-   of "Bit Twiddling Hacks" (Anderson). */
-static bool are_plain(uint64_t w)
+/* All of them at once; bytes from 0x80 on are negative. */
+static bool are_plain(sixteen text)
 {
-    const uint64_t ones = UINT64_C(0x0101010101010101), tops = ones << 7;
-    const uint64_t quote = w ^ ones * '"', slash = w ^ ones * '\\',
-                   erase = w ^ ones * 0x7F;
+    const sixteen plain =
+        (text >= 0x20) & (text != 0x7F) & (text != '"') & (text != '\\');
+    uint64_t half[2];
 
-    return ((w | ((w - ones * 0x20) & ~w) | ((quote - ones) & ~quote) |
-             ((slash - ones) & ~slash) | ((erase - ones) & ~erase)) &
-            tops) == 0;
+    memcpy(half, &plain, sizeof half);
+    return (half[0] & half[1]) == UINT64_MAX;
 }
 
-/* Copies up to the first byte that is not plain; how many that were.  Eight at a time,
-   the last eight again with what is left. */
+/* Copies up to the first byte that is not plain; how many that were.  Sixteen at a time,
+   the last sixteen again with what is left. */
 static size_t copy_plain(char *out, const char *text, size_t len)
 {
-    uint64_t w;
+    sixteen some;
     size_t n = 0;
 
-    for (; len - n >= sizeof w; n += sizeof w) {
-        memcpy(&w, text + n, sizeof w);
-        if (!are_plain(w))
+    for (; len - n >= sizeof some; n += sizeof some) {
+        memcpy(&some, text + n, sizeof some);
+        if (!are_plain(some))
             break;
-        memcpy(out + n, &w, sizeof w);
+        memcpy(out + n, &some, sizeof some);
     }
-    if (n > 0 && len - n < sizeof w) {
-        memcpy(&w, text + len - sizeof w, sizeof w);
-        if (are_plain(w)) {
-            memcpy(out + len - sizeof w, &w, sizeof w);
+    if (n > 0 && len - n < sizeof some) {
+        memcpy(&some, text + len - sizeof some, sizeof some);
+        if (are_plain(some)) {
+            memcpy(out + len - sizeof some, &some, sizeof some);
             return len;
         }
     }
-    for (; n < len && is_plain((unsigned char)text[n]); n++)
+    for (; n < len && is_plain(text[n]); n++)
         out[n] = text[n];
     return n;
 }
@@ -168,10 +170,23 @@ bool api_put_escaped(struct api_buffer *b, const char *text, size_t len)
     }
 }
 
+/* Nearly all strings are plain: then quotes and text need room but once. */
 bool api_put_string(struct api_buffer *b, const char *text)
 {
-    return api_put(b, "\"", 1) && api_put_escaped(b, text, strlen(text)) &&
-           api_put(b, "\"", 1);
+    const size_t len = strlen(text);
+    char *p;
+
+    if (!api_buffer_reserve(b, len + 2))
+        return false;
+    p = b->p + b->len;
+    *p = '"';
+    if (copy_plain(p + 1, text, len) == len) {
+        p[len + 1] = '"';
+        b->len += len + 2;
+        return true;
+    }
+    b->len++;
+    return api_put_escaped(b, text, len) && api_put(b, "\"", 1);
 }
 
 bool api_put_double(struct api_buffer *b, double x)

@@ -6,6 +6,8 @@
 #ifndef ATTN_CORE_H
 #define ATTN_CORE_H
 
+#include <assert.h>
+
 #include "core/attn.h"
 
 #define ATTN_COUNT(table) (sizeof(table) / sizeof((table)[0]))
@@ -175,9 +177,38 @@ extern const struct attn_axis_row ATTN_AXES[ATTN_AX_COUNT];
 
 /* The [rows, cols] matrix at (b, h) of a held object or input of rank 4, or at b of
  * rank 3. */
-struct attn_mat attn_slice(const struct attn_tensor *t, size_t b, size_t h);
+static inline struct attn_mat attn_slice(const struct attn_tensor *t, size_t b, size_t h)
+{
+    assert(t->p != NULL);
+    assert(t->rank >= 2 && t->rank <= ATTN_RANK_MAX);
+
+    const unsigned row_axis = t->rank == 2 ? 0 : t->rank == 3 ? 1 : 2;
+    struct attn_mat m = {.dtype = t->dtype, .rows = t->dim[row_axis], .cols = 1};
+    size_t place = 0;
+
+    for (unsigned a = row_axis + 1; a < t->rank; a++)
+        m.cols *= t->dim[a];
+    m.ld = m.cols;
+    if (row_axis > 0) {
+        assert(b < t->dim[0]);
+        place = b;
+    }
+    if (row_axis == 2) {
+        assert(h < t->dim[1]);
+        place = b * t->dim[1] + h;
+    }
+    m.p = (char *)t->p + place * m.rows * m.cols * attn_dtype_bytes(t->dtype);
+    return m;
+}
 /* Rows first … first + rows - 1 of a matrix. */
-struct attn_mat attn_mat_rows(struct attn_mat m, size_t first, size_t rows);
+static inline struct attn_mat attn_mat_rows(struct attn_mat m, size_t first, size_t rows)
+{
+    assert(first <= m.rows);
+    assert(rows <= m.rows - first);
+    m.p = (char *)m.p + first * m.ld * attn_dtype_bytes(m.dtype);
+    m.rows = rows;
+    return m;
+}
 /* to = from; nothing when the two are the same memory, which may overlap in no other way.
  */
 void attn_mat_copy(struct attn_mat to, struct attn_mat from);

@@ -8,15 +8,6 @@
 #include <assert.h>
 #include <string.h>
 
-struct attn_mat attn_mat_rows(struct attn_mat m, size_t first, size_t rows)
-{
-    assert(first <= m.rows);
-    assert(rows <= m.rows - first);
-    m.p = (char *)m.p + first * m.ld * attn_dtype_bytes(m.dtype);
-    m.rows = rows;
-    return m;
-}
-
 void attn_mat_copy(struct attn_mat to, struct attn_mat from)
 {
     const size_t bytes = attn_dtype_bytes(to.dtype);

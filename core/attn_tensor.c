@@ -61,26 +61,3 @@ double attn_tensor_get(const struct attn_tensor *t, size_t flat)
  * ignored, rank 2 (rows,cols) with both ignored.  Of rank 5 (B,h,rows,n,m) a row holds
  * all n*m numbers.
  */
-struct attn_mat attn_slice(const struct attn_tensor *t, size_t b, size_t h)
-{
-    assert(t->p != NULL);
-    assert(t->rank >= 2 && t->rank <= ATTN_RANK_MAX);
-
-    const unsigned row_axis = t->rank == 2 ? 0 : t->rank == 3 ? 1 : 2;
-    struct attn_mat m = {.dtype = t->dtype, .rows = t->dim[row_axis], .cols = 1};
-    size_t place = 0;
-
-    for (unsigned a = row_axis + 1; a < t->rank; a++)
-        m.cols *= t->dim[a];
-    m.ld = m.cols;
-    if (row_axis > 0) {
-        assert(b < t->dim[0]);
-        place = b;
-    }
-    if (row_axis == 2) {
-        assert(h < t->dim[1]);
-        place = b * t->dim[1] + h;
-    }
-    m.p = (unsigned char *)t->p + place * m.rows * m.cols * attn_dtype_bytes(t->dtype);
-    return m;
-}
