@@ -7,6 +7,7 @@
 #include "core/attn_core.h"
 
 #include <math.h>
+#include <string.h>
 
 /* A row whose largest weight is above this passes hardly any gradient to its scores. */
 static const double SATURATED = 0.99;
@@ -38,15 +39,19 @@ static double some_entropy(size_t n, const double *a)
 
 static double row_entropy(const struct attn_tensor *A, size_t row, size_t n)
 {
-    enum { PIECE = 256 };
+    enum { PIECE = 64 };
+    static const double zeros[PIECE];
     const struct attn_kernel *kernel = attn_kernel_of(A->dtype);
     const size_t bytes = attn_dtype_bytes(A->dtype);
     double a[PIECE], entropy = 0.0;
 
     for (size_t j = 0; j < n; j += PIECE) {
         const size_t some = n - j < PIECE ? n - j : PIECE;
+        const char *const from = (const char *)A->p + (row * n + j) * bytes;
 
-        kernel->to_double(some, (const char *)A->p + (row * n + j) * bytes, a);
+        if (memcmp(from, zeros, some * bytes) == 0) /* forbidden, most of the time */
+            continue;
+        kernel->to_double(some, from, a);
         entropy += some_entropy(some, a);
     }
     return entropy;
