@@ -9,6 +9,7 @@ import {createInterface} from 'node:readline';
 import {fileURLToPath} from 'node:url';
 import Ajv2020 from 'ajv/dist/2020.js';
 import {parse} from 'yaml';
+import {compose} from './compose.mjs';
 import {fields} from './fields.mjs';
 import {draining, headersWrong, requestIds} from './headers.mjs';
 import {injections, requests} from './requests.mjs';
@@ -267,6 +268,7 @@ function options(binary) {
   check('--help', help.status === 0 && help.stdout.includes('--port') ? null : `status ${help.status}`);
   const section = readFileSync(join(ROOT, 'README.md'), 'utf8').match(/\n## Options\n([\s\S]*?)\n## /)?.[1];
   const block = section?.match(/```\n([\s\S]*?)\n```/)?.[1];
+  compose(ROOT, help.stdout, check);
   check('README options', block === help.stdout.trimEnd() ? null : 'not what --help prints: run make readme');
 }
 
