@@ -155,10 +155,13 @@ C_FILES  := $(wildcard core/*.[ch] core/*.inc api/*.[ch] api/*.cc server/*.[ch] 
 format: ## format the C sources
 	clang-format -i $(C_FILES)
 
+TIDY_FLAGS = -D_GNU_SOURCE -I. $(shell pkg-config --cflags $(PKGS))
+
 lint: ## formatting and static analysis, warnings as errors
 	@clang-format --dry-run --Werror $(C_FILES)
-	@printf "%s\n" $(CORE_SRC) $(API_SRC) $(SERVER_SRC) | xargs -n 1 -P 2 sh -c \
-	    'clang-tidy --quiet "$$0" -- -std=c11 -D_GNU_SOURCE -I. $(shell pkg-config --cflags $(PKGS)) 2>/dev/null'
+	@printf "%s\n" $(CORE_SRC) $(API_SRC) $(API_CXX) $(SERVER_SRC) | xargs -n 1 -P $(JOBS) sh -c \
+	    'case $$0 in *.cc) std=c++17 ;; *) std=c11 ;; esac; \
+	    clang-tidy --quiet "$$0" -- -std=$$std $(TIDY_FLAGS) 2>/dev/null'
 	sh scripts/lint.sh
 
 asan: deps ## every fast test under AddressSanitizer and UndefinedBehaviorSanitizer

@@ -10,6 +10,9 @@
 
 typedef bool api_catalog_part_fn(struct api_buffer *b, const struct api_limits *limits);
 
+/* What a request may ask for (api_catalog_rules.c). */
+api_catalog_part_fn api_catalog_masks, api_catalog_scores, api_catalog_positions,
+    api_catalog_ablations, api_catalog_conventions;
 /* What judges, and what is judged (api_catalog_audit.c). */
 api_catalog_part_fn api_catalog_checks, api_catalog_faults, api_catalog_accepted_forms,
     api_catalog_candidate_dtypes, api_catalog_purposes;

@@ -31,15 +31,6 @@ static size_t original_place(const struct api_ctx *ctx, size_t spans, const char
     return (size_t)(from - body) + at;
 }
 
-/* Back from where jansson stopped to where the number begins. */
-static size_t number_begin(const char *body, size_t at)
-{
-    while (at > 0 && strchr("0123456789+-.eE", body[at - 1]) != NULL &&
-           body[at - 1] != '\0')
-        at--;
-    return at;
-}
-
 /* The grammar is right by now, so this is all that jansson can still refuse; whatever
    else it reports is memory that ran out, which it does not always call by that name. */
 static const struct refusal_row {
@@ -115,9 +106,7 @@ static bool fail_tree(struct api_ctx *ctx, size_t spans, const char *body, size_
 
     if (row == NULL)
         return fail_memory(err);
-    if (row->code == json_error_numeric_overflow)
-        at = number_begin(body, at);
-    api_lift_pointer(ctx, body, len, at, pointer);
+    at = api_lift_token(ctx, body, len, at, pointer);
     return api_fail_at(err, row->name, pointer, body, at, row->what);
 }
 

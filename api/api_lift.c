@@ -1,7 +1,7 @@
 /*
  * api_lift.c - the scanner: checks the body's grammar, lifts arrays and long strings out.
  * Not here: the reduced text as a tree (api_doc.c), numbers as numbers (api_tensor.c).
- * Start reading at api_lift, then STATES; an array is "kept" when it holds an object.
+ * Start reading at api_lift, then NEXTS; an array is "kept" when it holds an object.
  *
  * One pass without recursion.  Arrays are taken to hold no object until one is met; then
  * the scan goes back to the outermost array that was wrong about itself, and now keeps
@@ -10,14 +10,13 @@
  * in them they are gone over again one by one, which finds the place.
  */
 #include "api/api_private.h"
+#include "api/api_mistake.h"
 
 #include <stdio.h>
 #include <string.h>
 
 enum { DEPTH_MAX = 128, VALUES_MAX = 65536, STRING_LIFTED = 256, NO_LIFT = DEPTH_MAX };
 enum { REDUCED_MAX = 16 << 20 }; /* jansson takes several times as much memory */
-
-enum state { S_VALUE, S_VALUE_OR_END, S_KEY, S_KEY_OR_END, S_COLON, S_MORE, S_DONE };
 
 struct frame { /* one open array or object */
     const char *begin;
@@ -29,7 +28,7 @@ struct scan {
     struct api_ctx *ctx;
     const char *body, *p, *end;
     const char *copied; /* up to here the body is in the reduced text */
-    enum state state;
+    enum api_next next;
     struct frame frame[DEPTH_MAX];
     size_t count[DEPTH_MAX];     /* by depth: values finished in it */
     const char *kept[DEPTH_MAX]; /* by depth: where an array begins that is kept */
@@ -37,43 +36,28 @@ struct scan {
     unsigned base;          /* depth of the array being lifted; NO_LIFT = none */
     struct api_shape shape; /* that array so far */
     size_t spans, values;
-    const char *stop; /* a place to stop at; or NULL */
-    bool one_by_one;  /* numbers: to a place to stop at, or to what is wrong */
+    const char *stop;  /* a place to stop at; or NULL */
+    const char *token; /* with a place to stop at: where the last one begins */
+    bool one_by_one;   /* numbers: to a place to stop at, or to what is wrong */
     struct api_err *err;
 };
 
 /* ---- saying where ---- */
 
-bool api_fail_at(struct api_err *err, const char *name, const char *pointer,
-                 const char *body, size_t at, const char *what)
+/* The place in the list or object that is open innermost is `named`. */
+static void pointer_of(const struct scan *s, enum api_named named, char *out)
 {
-    size_t line = 1, column = 1;
-
-    for (size_t k = 0; k < at; k++) {
-        const unsigned char c = (unsigned char)body[k];
-
-        if (c == '\n') {
-            line++;
-            column = 1;
-        } else if ((c & 0xC0) != 0x80) {
-            column++;
-        }
-    }
-    return api_fail(err, name, pointer, "At line %zu, column %zu (byte %zu): %s.", line,
-                    column, at, what);
-}
-
-static void pointer_of(const struct scan *s, char *out)
-{
+    const unsigned depth = s->depth - (named == API_NAMED_AROUND && s->depth > 0);
     char key[API_POINTER_MAX], before[API_POINTER_MAX];
 
     out[0] = '\0';
-    for (unsigned d = 0; d < s->depth; d++) {
+    for (unsigned d = 0; d < depth; d++) {
         const struct frame *f = &s->frame[d];
+        const bool last = named == API_NAMED_LAST_VALUE && d + 1 == depth;
 
         memcpy(before, out, sizeof before);
         if (!f->object) {
-            api_pointer_index(out, before, s->count[d]);
+            api_pointer_index(out, before, s->count[d] - last);
         } else if (f->key != NULL) {
             const size_t len = (size_t)(f->key_end - f->key);
 
@@ -84,26 +68,36 @@ static void pointer_of(const struct scan *s, char *out)
     }
 }
 
-static bool fail(struct scan *s, const char *name, const char *what)
+static bool fail_at(struct scan *s, const char *name, enum api_named named,
+                    const char *at, const char *what)
 {
     char pointer[API_POINTER_MAX];
 
-    pointer_of(s, pointer);
-    return api_fail_at(s->err, name, pointer, s->body, (size_t)(s->p - s->body), what);
+    pointer_of(s, named, pointer);
+    return api_fail_at(s->err, name, pointer, s->body, (size_t)(at - s->body), what);
 }
 
-static bool fail_char(struct scan *s, const char *expected)
+/* What stands at p is not what should. */
+static bool fail(struct scan *s)
 {
-    char what[160];
-    const unsigned char c = s->p < s->end ? (unsigned char)*s->p : 0;
+    const struct api_misread misread = {
+        .body = s->body,
+        .at = s->p,
+        .end = s->end,
+        .next = s->next,
+        .around = s->depth > 0 ? s->frame[s->depth - 1].begin : NULL};
+    struct api_mistake found;
 
-    if (s->p == s->end)
-        snprintf(what, sizeof what, "the body ends where %s should stand", expected);
-    else if (c > 0x20 && c < 0x7F)
-        snprintf(what, sizeof what, "'%c' stands where %s should", c, expected);
-    else
-        snprintf(what, sizeof what, "byte 0x%02X stands where %s should", c, expected);
-    return fail(s, "not-json", what);
+    api_mistake_find(&misread, &found);
+    return fail_at(s, "not-json", found.named, found.at, found.what);
+}
+
+/* Inside of the string that begins at `begin`. */
+static bool fail_string(struct scan *s, const char *at, const char *what)
+{
+    const bool is_name = s->next == API_NEXT_NAME || s->next == API_NEXT_NAME_OR_END;
+
+    return fail_at(s, "not-json", is_name ? API_NAMED_AROUND : API_NAMED_VALUE, at, what);
 }
 
 /* ---- lifting ---- */
@@ -159,11 +153,11 @@ static void leaves(struct scan *s, bool *flag, size_t count)
 static bool value_done(struct scan *s)
 {
     if (s->depth == 0) {
-        s->state = S_DONE;
+        s->next = API_NEXT_NOTHING;
         return true;
     }
     s->count[s->depth - 1]++;
-    s->state = S_MORE;
+    s->next = API_NEXT_COMMA_OR_END;
     if (s->base == NO_LIFT && ++s->values > VALUES_MAX)
         return api_fail_numbers(s->err, "too-large", "", NULL, VALUES_MAX, s->values,
                                 "The body holds more than %d fields and objects.",
@@ -174,11 +168,12 @@ static bool value_done(struct scan *s)
 static bool push(struct scan *s, bool object)
 {
     if (s->depth == DEPTH_MAX)
-        return fail(s, "too-deep", "arrays and objects are nested more than 128 deep");
+        return fail_at(s, "too-deep", API_NAMED_VALUE, s->p,
+                       "arrays and objects are nested more than 128 deep");
     s->count[s->depth] = 0;
     s->frame[s->depth++] = (struct frame){.begin = s->p, .object = object};
     s->p++;
-    s->state = object ? S_KEY_OR_END : S_VALUE_OR_END;
+    s->next = object ? API_NEXT_NAME_OR_END : API_NEXT_VALUE_OR_END;
     return true;
 }
 
@@ -204,7 +199,7 @@ static bool open_object(struct scan *s)
     s->p = s->frame[s->base].begin;
     s->depth = s->base;
     s->base = NO_LIFT;
-    s->state = S_VALUE;
+    s->next = API_NEXT_VALUE;
     return true;
 }
 
@@ -219,6 +214,27 @@ static bool close_frame(struct scan *s)
     return value_done(s);
 }
 
+static bool is_one_of(const struct scan *s, const char *these)
+{
+    return s->p < s->end && *s->p != '\0' && strchr(these, *s->p) != NULL;
+}
+
+/* Moves past the escape whose backslash stands at p. */
+static bool escape(struct scan *s)
+{
+    const char *const begin = s->p++;
+
+    if (!is_one_of(s, "\"\\/bfnrtu"))
+        return fail_string(s, begin,
+                           "this is no escape of JSON; a backslash is written \\\\");
+    if (*s->p++ != 'u')
+        return true;
+    for (int k = 0; k < 4; k++, s->p++)
+        if (!is_one_of(s, "0123456789abcdefABCDEF"))
+            return fail_string(s, begin, "\\u needs four hexadecimal digits");
+    return true;
+}
+
 /* Moves past the string that begins at p; its bytes without quotes are begin … end. */
 static bool string(struct scan *s, const char **begin, const char **end, bool *escaped)
 {
@@ -228,25 +244,22 @@ static bool string(struct scan *s, const char **begin, const char **end, bool *e
         const size_t n = api_utf8_length(s->p, s->end);
 
         if ((unsigned char)*s->p < 0x20)
-            return fail_char(s, "a character of a string");
+            return fail_string(s, s->p,
+                               "a line's end, tab or other control character stands in a "
+                               "text; write \\n, \\t or \\u and four digits");
         if (n == 0)
-            return fail(s, "not-json", "a string holds bytes that are not UTF-8");
+            return fail_string(s, s->p, "a text holds bytes that are not UTF-8");
         if (*s->p != '\\') {
             s->p += n;
             continue;
         }
         *escaped = true;
-        if (++s->p == s->end || strchr("\"\\/bfnrtu", *s->p) == NULL || *s->p == '\0')
-            return fail_char(s, "an escape of JSON");
-        if (*s->p++ != 'u')
-            continue;
-        for (int k = 0; k < 4; k++, s->p++)
-            if (s->p == s->end || strchr("0123456789abcdefABCDEF", *s->p) == NULL ||
-                *s->p == '\0')
-                return fail_char(s, "a hexadecimal digit");
+        if (!escape(s))
+            return false;
     }
     if (s->p == s->end)
-        return fail_char(s, "the end of a string");
+        return fail_string(s, *begin - 1,
+                           "the text that begins here has no closing quote");
     *end = s->p++;
     return true;
 }
@@ -278,7 +291,7 @@ static bool number_list(struct scan *s)
     leaves(s, &s->shape.span.has_numbers, count);
     s->count[s->depth - 1] += count;
     s->p = stop;
-    s->state = comma ? S_VALUE : S_MORE;
+    s->next = comma ? API_NEXT_VALUE : API_NEXT_COMMA_OR_END;
     return true;
 }
 
@@ -293,11 +306,7 @@ static bool number_value(struct scan *s)
     }
     stop = api_number_end(s->p, s->end);
     if (stop == NULL)
-        return fail(s, "not-json",
-                    s->end - s->p > 1 && s->p[1] == 'I'
-                        ? "-Infinity is no number of JSON; write \"-Infinity\", a "
-                          "string, where it is allowed"
-                        : "this is not a number of JSON");
+        return fail(s);
     s->p = stop;
     if (s->base != NO_LIFT)
         leaves(s, &s->shape.span.has_numbers, 1);
@@ -318,11 +327,7 @@ static bool word_value(struct scan *s)
             leaves(s, k == 2 ? &s->shape.span.has_nulls : &s->shape.span.has_booleans, 1);
         return value_done(s);
     }
-    if (*s->p == 'N' || *s->p == 'I')
-        return fail(s, "not-json",
-                    "NaN and Infinity are no numbers of JSON; write \"NaN\" or "
-                    "\"Infinity\", strings, where they are allowed");
-    return fail_char(s, "a value");
+    return fail(s);
 }
 
 /* ---- states ---- */
@@ -352,12 +357,12 @@ static bool at_key(struct scan *s)
     bool escaped;
 
     if (*s->p != '"')
-        return fail_char(s, "a name in double quotes");
+        return fail(s);
     if (!string(s, &begin, &end, &escaped))
         return false;
     f->key = begin;
     f->key_end = end;
-    s->state = S_COLON;
+    s->next = API_NEXT_COLON;
     return true;
 }
 
@@ -369,9 +374,9 @@ static bool at_key_or_end(struct scan *s)
 static bool at_colon(struct scan *s)
 {
     if (*s->p != ':')
-        return fail_char(s, "a colon");
+        return fail(s);
     s->p++;
-    s->state = S_VALUE;
+    s->next = API_NEXT_VALUE;
     return true;
 }
 
@@ -382,22 +387,22 @@ static bool at_more(struct scan *s)
     if (*s->p == (object ? '}' : ']'))
         return close_frame(s);
     if (*s->p != ',')
-        return fail_char(s, object ? "a comma or }" : "a comma or ]");
+        return fail(s);
     s->p++;
-    s->state = object ? S_KEY : S_VALUE;
+    s->next = object ? API_NEXT_NAME : API_NEXT_VALUE;
     return true;
 }
 
 static bool at_done(struct scan *s)
 {
-    return fail_char(s, "the end of the body");
+    return fail(s);
 }
 
-static bool (*const STATES[])(struct scan *s) = {
-    [S_VALUE] = at_value, [S_VALUE_OR_END] = at_value_or_end,
-    [S_KEY] = at_key,     [S_KEY_OR_END] = at_key_or_end,
-    [S_COLON] = at_colon, [S_MORE] = at_more,
-    [S_DONE] = at_done,
+static bool (*const NEXTS[])(struct scan *s) = {
+    [API_NEXT_VALUE] = at_value,  [API_NEXT_VALUE_OR_END] = at_value_or_end,
+    [API_NEXT_NAME] = at_key,     [API_NEXT_NAME_OR_END] = at_key_or_end,
+    [API_NEXT_COLON] = at_colon,  [API_NEXT_COMMA_OR_END] = at_more,
+    [API_NEXT_NOTHING] = at_done,
 };
 
 static bool run(struct scan *s)
@@ -408,9 +413,10 @@ static bool run(struct scan *s)
             s->p++;
         if (s->stop != NULL && s->p >= s->stop)
             return true;
+        s->token = s->p;
         if (s->p == s->end)
-            return s->state == S_DONE || fail_char(s, "more");
-        if (!STATES[s->state](s))
+            return s->next == API_NEXT_NOTHING || fail(s);
+        if (!NEXTS[s->next](s))
             return false;
     }
 }
@@ -433,8 +439,8 @@ bool api_lift(struct api_ctx *ctx, const char *body, size_t len, size_t *span_co
     return copy_to(&s, s.end);
 }
 
-void api_lift_pointer(struct api_ctx *ctx, const char *body, size_t len, size_t at,
-                      char *out)
+size_t api_lift_token(struct api_ctx *ctx, const char *body, size_t len, size_t at,
+                      char *pointer)
 {
     struct api_err ignored = {0};
     struct scan s = {.ctx = ctx,
@@ -444,10 +450,14 @@ void api_lift_pointer(struct api_ctx *ctx, const char *body, size_t len, size_t 
                      .copied = body,
                      .base = NO_LIFT,
                      .stop = body + at,
+                     .token = body,
                      .one_by_one = true,
                      .err = &ignored};
 
     ctx->reduced.len = 0;
     run(&s);
-    pointer_of(&s, out);
+    pointer_of(&s,
+               s.next == API_NEXT_COMMA_OR_END ? API_NAMED_LAST_VALUE : API_NAMED_VALUE,
+               pointer);
+    return (size_t)(s.token - body);
 }

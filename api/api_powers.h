@@ -11,7 +11,7 @@
 namespace api_powers
 {
 
-__extension__ typedef unsigned __int128 wide;
+__extension__ using wide = unsigned __int128;
 
 enum { LEAST = -330, MOST = 330, LIMBS = 20, LIMB_BITS = 64 };
 

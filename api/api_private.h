@@ -161,10 +161,10 @@ void api_shape_end(struct api_shape *s, const char *end);
    out-of-memory, with the place in the body and its JSON Pointer. */
 bool api_lift(struct api_ctx *ctx, const char *body, size_t len, size_t *span_count,
               struct api_err *err);
-/* The JSON Pointer of what stands at byte `at` of a body that api_lift has accepted; uses
-   up the reduced text and the spans. */
-void api_lift_pointer(struct api_ctx *ctx, const char *body, size_t len, size_t at,
-                      char *out);
+/* Of a body that api_lift has accepted: where the name or value begins that ends at byte
+   `at`, and its JSON Pointer; uses up the reduced text and the spans. */
+size_t api_lift_token(struct api_ctx *ctx, const char *body, size_t len, size_t at,
+                      char *pointer);
 /* Records that the body is wrong at byte `at`: "… at line 1, column 5 (byte 4): what". */
 bool api_fail_at(struct api_err *err, const char *name, const char *pointer,
                  const char *body, size_t at, const char *what);

@@ -242,8 +242,8 @@ static bool alibi(struct api_buffer *b, const struct api_probe_sizes *z)
 /* clang-format off */
 const struct api_probe_row API_PROBE_ROWS[] = {
     { .name = "general",
-      .says = "Grouped heads, a cache, biases, soft cap, sink, three rules, an empty row; "
-              "all sizes differ.",
+      .says = "Grouped heads, a cache, biases, soft cap, sink, three rules, an empty "
+              "row; all sizes differ.",
       .purposes = FOR(GENERAL) | FOR(SCORES) | FOR(MASKS) | FOR(SOFTMAX) |
                   FOR(HEADS) | FOR(CACHE),
       .sizes = { 2, 3, 5, 7, 3, 6, 4, 2, false },

@@ -142,12 +142,35 @@ static bool read_dtype(void *into, const struct api_doc *doc, const json_t *v,
     return api_read_choice(v, pointer, names, API_DT_COUNT, &in->source_dtype, err);
 }
 
+/* An array that was not lifted holds an object somewhere: says where. */
+static bool fail_object_inside(const struct api_doc *doc, const json_t *v,
+                               const char *pointer, struct api_err *err)
+{
+    char place[API_POINTER_MAX], before[API_POINTER_MAX];
+
+    snprintf(place, sizeof place, "%s", pointer);
+    while (json_is_array(v) && api_doc_span(doc, v) == NULL) {
+        size_t n = 0;
+
+        while (!json_is_object(json_array_get(v, n)) &&
+               (!json_is_array(json_array_get(v, n)) ||
+                api_doc_span(doc, json_array_get(v, n)) != NULL))
+            n++;
+        v = json_array_get(v, n);
+        memcpy(before, place, sizeof before);
+        api_pointer_index(place, before, n);
+    }
+    return api_fail_type(err, place, "A number", "an object");
+}
+
 static bool read_data(void *into, const struct api_doc *doc, const json_t *v,
                       const char *pointer, struct api_err *err)
 {
     struct api_tensor_in *in = into;
 
     in->span = api_doc_span(doc, v);
+    if (in->span == NULL && json_is_array(v))
+        return fail_object_inside(doc, v, pointer, err);
     if (in->span == NULL || in->span->is_string || in->span->is_binary)
         return api_fail_type(err, pointer, "A flat array", api_type_name(doc, v));
     if (!in->span->regular)
@@ -284,27 +307,6 @@ static bool scan_object(const struct api_doc *doc, const json_t *v,
     if (in->form == API_FLAT && in->span->dim[0] != count)
         return fail_count(in, "data", "entries", count, in->span->dim[0], err);
     return in->form != API_BASE64 || check_base64(in, count, err);
-}
-
-/* An array that was not lifted holds an object somewhere: says where. */
-static bool fail_object_inside(const struct api_doc *doc, const json_t *v,
-                               const char *pointer, struct api_err *err)
-{
-    char place[API_POINTER_MAX], before[API_POINTER_MAX];
-
-    snprintf(place, sizeof place, "%s", pointer);
-    while (json_is_array(v) && api_doc_span(doc, v) == NULL) {
-        size_t n = 0;
-
-        while (!json_is_object(json_array_get(v, n)) &&
-               (!json_is_array(json_array_get(v, n)) ||
-                api_doc_span(doc, json_array_get(v, n)) != NULL))
-            n++;
-        v = json_array_get(v, n);
-        memcpy(before, place, sizeof before);
-        api_pointer_index(place, before, n);
-    }
-    return api_fail_type(err, place, "A number", "an object");
 }
 
 bool api_tensor_scan(const struct api_doc *doc, const json_t *value, const char *pointer,

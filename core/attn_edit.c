@@ -263,49 +263,61 @@ static bool position_spares(const struct attn_problem *p, const struct attn_edit
 /* clang-format off */
 static const struct attn_edit_target TARGETS[] = {
     { { "W_Q", "The weights that make queries.", NUMBERS | C(IDENTITY), false, false },
-      ATTN_IN_W_Q, check_weight, attn_edit_weight, weight_bytes, enters_q, NULL, NULL, 0 },
+      ATTN_IN_W_Q, check_weight, attn_edit_weight, weight_bytes, enters_q,
+      NULL, NULL, 0 },
     { { "W_K", "The weights that make keys.", NUMBERS | C(IDENTITY), false, false },
-      ATTN_IN_W_K, check_weight, attn_edit_weight, weight_bytes, enters_k, NULL, NULL, 0 },
+      ATTN_IN_W_K, check_weight, attn_edit_weight, weight_bytes, enters_k,
+      NULL, NULL, 0 },
     { { "W_V", "The weights that make values.", NUMBERS | C(IDENTITY), false, false },
-      ATTN_IN_W_V, check_weight, attn_edit_weight, weight_bytes, enters_v, NULL, NULL, 0 },
+      ATTN_IN_W_V, check_weight, attn_edit_weight, weight_bytes, enters_v,
+      NULL, NULL, 0 },
     { { "W_O", "The weights that bring the heads back to the model's width.",
         NUMBERS | C(IDENTITY), false, false },
-      ATTN_IN_W_O, check_weight, attn_edit_weight, weight_bytes, enters_y, NULL, NULL, 0 },
+      ATTN_IN_W_O, check_weight, attn_edit_weight, weight_bytes, enters_y,
+      NULL, NULL, 0 },
     { { "scale", "The number that multiplies q.k: remove and identity make it 1.",
-        C(ZERO) | C(IDENTITY) | C(NEGATE) | C(SCALE) | C(REPLACE) | C(REMOVE), false, false },
+        C(ZERO) | C(IDENTITY) | C(NEGATE) | C(SCALE) | C(REPLACE) | C(REMOVE),
+        false, false },
       -1, check_scale, attn_edit_scale, no_bytes, enters_s, NULL, NULL, 0 },
-    { { "masks", "One rule, named after a dot: remove it, or negate what it allows (of additive: "
-        "the sign of its finite numbers).", C(REMOVE) | C(NEGATE), false, false },
+    { { "masks", "One rule, named after a dot: remove it, or negate what it allows (of "
+        "additive: the sign of its finite numbers).",
+        C(REMOVE) | C(NEGATE), false, false },
       -1, check_masks, attn_edit_masks, masks_bytes, enters_m, NULL, NULL, 0 },
-    { { "head", "The output of head `index`, after it was mixed from the values; remove and zero "
-        "are the same, mean is over its query rows.", NUMBERS | C(REMOVE), true, false },
+    { { "head", "The output of head `index`, after it was mixed from the values; remove "
+        "and zero are the same, mean is over its query rows.",
+        NUMBERS | C(REMOVE), true, false },
       -1, check_head, attn_edit_head, head_bytes, enters_h,
       head_spares, "the other heads the same bit for bit", ON(H_HEADS) },
-    { { "edge", "The pair (query, key) in every head: remove forbids it before the softmax, zero "
-        "and scale change its weight after it, without renormalising.",
+    { { "edge", "The pair (query, key) in every head: remove forbids it before the "
+        "softmax, zero and scale change its weight after it, without renormalising.",
         C(REMOVE) | C(ZERO) | C(SCALE), false, true },
       -1, check_edge, attn_edit_edge, no_bytes, edge_enters,
       edge_spares, "rows of the other queries the same",
       ON(M) | ON(A) | ON(H_HEADS) | ON(H) | ON(Y) },
-    { { "position", "Token `index` of X (of X_kv in cross-attention): its row of numbers is "
-        "changed; remove forbids its key to every query.", NUMBERS | C(REMOVE), true, false },
+    { { "position", "Token `index` of X (of X_kv in cross-attention): its row of numbers "
+        "is changed; remove forbids its key to every query.",
+        NUMBERS | C(REMOVE), true, false },
       -1, check_position, attn_edit_position, position_bytes, position_enters,
       position_spares, "rows that do not read the token the same",
       ON(Q) | ON(K) | ON(V) | ON(A) | ON(H_HEADS) | ON(H) | ON(Y) },
 };
 
 static const struct attn_edit_change CHANGES[ATTN_CHANGE_COUNT] = {
-    [ATTN_CHANGE_ZERO] = { { "zero", "Every number becomes 0.", false, false, false, false },
-                           attn_change_zero },
+    [ATTN_CHANGE_ZERO] = { { "zero", "Every number becomes 0.",
+                             false, false, false, false }, attn_change_zero },
     [ATTN_CHANGE_IDENTITY] = { { "identity",
                                  "The identity matrix (square ones only); of a scale: 1.",
                                  false, false, false, false }, attn_change_identity },
-    [ATTN_CHANGE_NEGATE] = { { "negate", "The opposite sign; of a rule: allowed and forbidden "
-                               "change places.", false, false, false, false }, attn_change_negate },
+    [ATTN_CHANGE_NEGATE] = { { "negate",
+                               "The opposite sign; of a rule: allowed and forbidden "
+                               "change places.",
+                               false, false, false, false }, attn_change_negate },
     [ATTN_CHANGE_SCALE] = { { "scale", "Multiplied by `by`.", true, false, false, false },
                             attn_change_scale },
-    [ATTN_CHANGE_NOISE] = { { "noise", "Plus seeded normal noise of deviation `std`, the same in "
-                              "every item.", false, true, true, false }, attn_change_noise },
+    [ATTN_CHANGE_NOISE] = { { "noise",
+                              "Plus seeded normal noise of deviation `std`, the same in "
+                              "every item.",
+                              false, true, true, false }, attn_change_noise },
     [ATTN_CHANGE_SHUFFLE] = { { "shuffle", "The same numbers in a seeded random order.",
                                 false, true, false, false }, attn_change_shuffle },
     [ATTN_CHANGE_REPLACE] = { { "replace", "The tensor `with` instead.",

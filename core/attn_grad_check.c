@@ -40,9 +40,12 @@ struct moved_row {           /* how the tensor of a gradient is moved by a step 
 
 /* clang-format off */
 static const struct moved_row MOVED[ATTN_GRADIENT_COUNT] = {
-    [ATTN_DH] = { ATTN_H, ATTN_STAGE_MIX },        [ATTN_DV] = { ATTN_V, ATTN_STAGE_PROJECT_V },
-    [ATTN_DA] = { ATTN_A, ATTN_STAGE_SOFTMAX },    [ATTN_DS] = { ATTN_S, ATTN_STAGE_SCORE },
-    [ATTN_DQ] = { ATTN_Q, ATTN_STAGE_POSITION_Q }, [ATTN_DK] = { ATTN_K, ATTN_STAGE_POSITION_K },
+    [ATTN_DH] = { ATTN_H, ATTN_STAGE_MIX },
+    [ATTN_DV] = { ATTN_V, ATTN_STAGE_PROJECT_V },
+    [ATTN_DA] = { ATTN_A, ATTN_STAGE_SOFTMAX },
+    [ATTN_DS] = { ATTN_S, ATTN_STAGE_SCORE },
+    [ATTN_DQ] = { ATTN_Q, ATTN_STAGE_POSITION_Q },
+    [ATTN_DK] = { ATTN_K, ATTN_STAGE_POSITION_K },
 };
 /* clang-format on */
 static_assert(ATTN_X == 0, "rows of MOVED left out move an input");

@@ -308,8 +308,8 @@ static const struct attn_mask_row MASKS[] = {
         { "cu_seqlens", ATTN_PARAM_CU_SEQLENS, 1 },
         { "next_id", ATTN_PARAM_NEXT_ID, 0 } },
       documents_allows, documents_clear, documents_range, false },
-    { "window", "A query reads from `left` keys before its position to `right` keys after "
-      "it, its own not counted; -1 is open.", ATTN_MASK_OBJECT,
+    { "window", "A query reads from `left` keys before its position to `right` keys "
+      "after it, its own not counted; -1 is open.", ATTN_MASK_OBJECT,
       { [WINDOW_LEFT]  = { "left", ATTN_PARAM_EXTENT, 0 },
         [WINDOW_RIGHT] = { "right", ATTN_PARAM_EXTENT, 0 } },
       window_allows, window_clear, window_range, false },

@@ -62,9 +62,11 @@ const struct attn_object_row ATTN_OBJECTS[] = {
     [ATTN_Y]      = { "Y", AXES(B_, Q_, ATTN_AX_DM), false, true, true, false,
                       ATTN_Y, ON(H), "H W_O + b_O" },
     [ATTN_PRESENT_K] = { "present_K", AXES(B_, G_, K_, ATTN_AX_DK),
-                      false, true, false, false, ATTN_K, ON(K), "K: the cache after this call" },
+                      false, true, false, false, ATTN_K, ON(K),
+                      "K: the cache after this call" },
     [ATTN_PRESENT_V] = { "present_V", AXES(B_, G_, K_, ATTN_AX_DV),
-                      false, true, false, false, ATTN_V, ON(V), "V: the cache after this call" },
+                      false, true, false, false, ATTN_V, ON(V),
+                      "V: the cache after this call" },
 };
 /* clang-format on */
 _Static_assert(ATTN_COUNT(ATTN_OBJECTS) == ATTN_OBJECT_COUNT, "one row per object");

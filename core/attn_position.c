@@ -122,7 +122,8 @@ static const struct attn_position_row POSITIONS[] = {
                                         [ATTN_ROPE_INTERLEAVED] = "interleaved" },
                             .left_out = "position.rope.layout was not stated: \"half\" "
                                         "was taken." },
-          [ROPE_BASE]   = { "base", ATTN_POSITION_REAL, .otherwise = 10000, .positive = true },
+          [ROPE_BASE]   = { "base", ATTN_POSITION_REAL, .otherwise = 10000,
+                            .positive = true },
           [ROPE_Q]      = { "q", ATTN_POSITION_QUERIES },
           [ROPE_K]      = { "k", ATTN_POSITION_KEYS } },
       .turn = rope_turn, .turn_rows = attn_rope_rows, .turn_judged = attn_rope_judged,

@@ -62,10 +62,9 @@ bool attn_rerun_short(const struct attn_auditor *a)
 
 struct attn_rows attn_rerun_around(const struct attn_auditor *a, size_t b, size_t i)
 {
-    const size_t T = a->p->d.T_q,
-                 some = a->full || a->swap ? T
-                        : attn_rerun_short(a) ? FEW
-                                              : ATTN_ROW_BLOCK;
+    const size_t T = a->p->d.T_q, some = a->full || a->swap    ? T
+                                         : attn_rerun_short(a) ? FEW
+                                                               : ATTN_ROW_BLOCK;
     const size_t from = i / some * some;
 
     return (struct attn_rows){b, b + 1, from, from + some < T ? from + some : T};
@@ -83,8 +82,8 @@ bool attn_rerun_keep(const struct attn_auditor *a, struct attn_mat *rows)
     struct attn_mat kept = *rows;
 
     kept.ld = rows->cols;
-    kept.p = attn_arena_take(a->arena, rows->rows * rows->cols *
-                                           attn_dtype_bytes(rows->dtype));
+    kept.p = attn_arena_take(a->arena,
+                             rows->rows * rows->cols * attn_dtype_bytes(rows->dtype));
     if (!kept.p)
         return attn_fail(a->err, ATTN_E_MEMORY, "audit", NULL, a->arena->size,
                          a->arena->used);
@@ -145,10 +144,9 @@ static void compare_row(const struct attn_auditor *a, const struct attn_wanted *
         return;
     }
     for (size_t c = 0; c < got.cols; c++)
-        attn_diff_exact(
-            diff, attn_rerun_output(a),
-            (const size_t[4]){want->rows.b0, want->rows.i0 + r, c, SIZE_MAX},
-            kernel->get(is.p, c), kernel->get(was.p, c));
+        attn_diff_exact(diff, attn_rerun_output(a),
+                        (const size_t[4]){want->rows.b0, want->rows.i0 + r, c, SIZE_MAX},
+                        kernel->get(is.p, c), kernel->get(was.p, c));
 }
 
 void attn_rerun_compare(const struct attn_auditor *a, const struct attn_wanted *want,
@@ -263,5 +261,6 @@ size_t attn_rerun_bytes(const struct attn_problem *p, const struct attn_plan *pl
         inputs += bytes_of(&p->in[in]);
     if (attn_rerun_other_path(p, plan, &other) && other.trace_bytes > runs)
         runs = other.trace_bytes;
-    return flags + 8 * (size_t)ATTN_ALIGN + FEW * widest * number + runs + (inputs > keys ? inputs : keys);
+    return flags + 8 * (size_t)ATTN_ALIGN + FEW * widest * number + runs +
+           (inputs > keys ? inputs : keys);
 }

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Builds the image and runs it as docker/compose.yaml does, without a Docker engine.
+# Builds the image and runs it as docker/compose.yaml does, without a Docker engine (the contract suite
+# compares the two).
 # Usage, as root on Debian: scripts/container-check.sh [SOURCE] (default: this tree); PORT=n picks
 # the port.  Start reading at the last lines.
 set -eu

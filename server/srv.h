@@ -214,7 +214,7 @@ struct srv_request {
     struct api_buffer body, out;
     struct api_ctx *lent; /* holds parts of the answer; or NULL      */
     size_t held_bytes;    /* taken from server->held                 */
-    uint64_t received_bytes, declared_bytes, sent_bytes;
+    uint64_t received_bytes, declared_bytes, answer_bytes;
     bool chunked, preflight, close;
     bool (*expired)(void *);
     int64_t start_us, queued_us, begun_us, deadline_us;

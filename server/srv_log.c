@@ -201,7 +201,7 @@ void srv_log_request(struct srv_log *log, const struct srv_request *request)
     put(&line, ",\"bytes_in\":");
     put_number(&line, request->received_bytes, 1);
     put(&line, ",\"bytes_out\":");
-    put_number(&line, request->sent_bytes, 1);
+    put_number(&line, request->answer_bytes, 1);
     put_us(&line, ",\"ms\":{\"total\":", us_between(request->start_us, srv_now_us()));
     put_us(&line, ",\"queue\":", us_between(request->queued_us, request->begun_us));
     put_us(&line, ",\"parse\":", us_of(reply->parse_ms));

@@ -114,7 +114,7 @@ int srv_reply_queue(struct srv_request *request)
     request->close = request->close || request->chunked || request->problem.close ||
                      atomic_load(&server->closing);
     request->connection->linger = request->problem.close;
-    request->sent_bytes = strcmp(request->method, "HEAD") == 0 ? 0 : bytes;
+    request->answer_bytes = strcmp(request->method, "HEAD") == 0 ? 0 : bytes;
     atomic_fetch_add(&request->references, 1);
     response = response_of(request, bytes);
     if (response == NULL) {
@@ -171,6 +171,6 @@ void srv_connection_send_problem(struct srv_request *request)
     raw.length += request->out.len;
     if (send(request->connection->fd, raw.text, raw.length, MSG_DONTWAIT | MSG_NOSIGNAL) >
         0)
-        request->sent_bytes = request->out.len;
+        request->answer_bytes = request->out.len;
     request->connection->linger = true;
 }

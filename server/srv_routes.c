@@ -14,17 +14,17 @@ static const char *const PROBLEM_OR_FILE[] = {API_JSON, API_SAFETENSORS, NULL};
 
 /* clang-format off */
 static const struct srv_route ROUTES[] = {
-    { "POST", "/v1/attention",       api_attention,    NULL,             true,  JSON_OR_FILE,
+    { "POST", "/v1/attention",       api_attention,    NULL, true,  JSON_OR_FILE,
       PROBLEM_OR_FILE, true },
-    { "POST", "/v1/audit",           api_audit,        NULL,             true,  JSON, NULL, false },
-    { "POST", "/v1/probe",           api_probe,        NULL,             true,  JSON, NULL, false },
-    { "POST", "/v1/plan",            api_plan,         NULL,             true,  JSON, NULL, false },
-    { "GET",  "/v1/catalog",         api_catalog,      NULL,             false, JSON, NULL, false },
-    { "GET",  "/v1/examples",        api_examples,     NULL,             false, JSON, NULL, false },
-    { "GET",  "/v1/examples/{name}", api_example,      NULL,             false, JSON, NULL, false },
-    { "GET",  "/openapi.yaml",       api_openapi_yaml, NULL,             false, NULL, NULL, false },
-    { "GET",  "/health/live",        NULL,             srv_health_live,  false, NULL, NULL, false },
-    { "GET",  "/health/ready",       NULL,             srv_health_ready, false, NULL, NULL, false },
+    { "POST", "/v1/audit",           api_audit,        NULL, true,  JSON, NULL, false },
+    { "POST", "/v1/probe",           api_probe,        NULL, true,  JSON, NULL, false },
+    { "POST", "/v1/plan",            api_plan,         NULL, true,  JSON, NULL, false },
+    { "GET",  "/v1/catalog",         api_catalog,      NULL, false, JSON, NULL, false },
+    { "GET",  "/v1/examples",        api_examples,     NULL, false, JSON, NULL, false },
+    { "GET",  "/v1/examples/{name}", api_example,      NULL, false, JSON, NULL, false },
+    { "GET",  "/openapi.yaml",       api_openapi_yaml, NULL, false, NULL, NULL, false },
+    { "GET",  "/health/live",        NULL, srv_health_live,  false, NULL, NULL, false },
+    { "GET",  "/health/ready",       NULL, srv_health_ready, false, NULL, NULL, false },
 };
 /* clang-format on */
 

@@ -63,7 +63,7 @@ Test(api_doc, finds_spans_and_trees)
 Test(api_doc, places_are_those_of_the_original_body)
 {
     fails("{\"a\":[[1,2],[3,4]],\"b\":{\"x\":[5],\"x\":6}}", "duplicate-key", "/b/x",
-          "(byte 35)");
+          "(byte 32)");
     fails("{\"a\":[1,2,3,4,5,6],\n \"b\":1e999}", "number-out-of-range", "/b",
           "line 2, column 6 (byte 25)");
     fails("{\"n\":99999999999999999999}", "number-out-of-range", "/n", "(byte 5)");

@@ -136,7 +136,9 @@ static void make_text(unsigned rare)
 /* ---- the slow reader: where the first wrong byte is, and at which entry ---- */
 
 struct slow {
-    const char *p, *end;
+    const char *begin, *p, *end;
+    const char *number, *number_end, *open_string; /* the last ones; or NULL */
+    bool after_value;
     size_t index[64];
     unsigned depth;
     size_t numbers, values;
@@ -178,7 +180,8 @@ static bool slow_number(struct slow *s)
         if (p == from)
             return false;
     }
-    s->p = p;
+    s->number = s->p;
+    s->p = s->number_end = p;
     s->numbers++;
     s->values++;
     return true;
@@ -192,7 +195,7 @@ static bool slow_word(struct slow *s)
         const size_t size = strlen(WORDS[n]), left = (size_t)(s->end - s->p);
 
         if (left < size && WORDS[n][0] == '"' && memcmp(s->p, WORDS[n], left) == 0)
-            s->p = s->end; /* a string without its end is wrong there */
+            s->open_string = s->p;
         if (left < size || memcmp(s->p, WORDS[n], size) != 0)
             continue;
         s->p += size;
@@ -206,6 +209,7 @@ static bool slow_array(struct slow *s);
 
 static bool slow_value(struct slow *s)
 {
+    s->after_value = false;
     over_blanks(s);
     if (s->p == s->end)
         return false;
@@ -227,6 +231,7 @@ static bool slow_array(struct slow *s)
         if (!slow_value(s))
             return false;
         ++*index;
+        s->after_value = true;
         over_blanks(s);
         if (s->p < s->end && *s->p == ']')
             goto closed;
@@ -240,17 +245,45 @@ closed:
     return true;
 }
 
+/* Where what the slow reader stopped at is to be mended, and what a pointer names: the
+   value that is wrong, the last that is right, or the list around. */
+static const char *slow_mistake(struct slow *s)
+{
+    unsigned *const depth = &s->depth;
+
+    if (s->open_string != NULL)
+        return s->open_string;
+    if (s->p == s->end || (!s->after_value && strchr(",:]", *s->p) != NULL)) {
+        *depth -= *depth > 0;
+        if (s->p == s->end || *s->p != ']')
+            return s->p;
+        for (const char *p = s->p; p > s->begin && p[-1] != '['; p--)
+            if (p[-1] == ',')
+                return p - 1;
+        return s->p;
+    }
+    if (!s->after_value)
+        return s->p;
+    if (*depth > 0)
+        s->index[*depth - 1]--;
+    return s->p == s->number_end &&
+                   (isalnum((unsigned char)*s->p) || strchr("+-.", *s->p) != NULL)
+               ? s->number
+               : s->p;
+}
+
 /* ---- both beside each other ---- */
 
 static void same_verdict(struct api_ctx *ctx, const char *body, size_t size)
 {
-    struct slow s = {.p = body, .end = body + size};
+    struct slow s = {.begin = body, .p = body, .end = body + size};
     struct api_err err = {0};
     bool right = slow_value(&s);
     char place[64], pointer[API_POINTER_MAX] = "";
     size_t spans;
 
     if (right) {
+        s.after_value = true;
         over_blanks(&s);
         right = s.p == s.end;
     }
@@ -261,9 +294,9 @@ static void same_verdict(struct api_ctx *ctx, const char *body, size_t size)
         cr_assert(ctx->span[0].has_numbers == (s.numbers > 0), "%.*s", (int)size, body);
         return;
     }
+    snprintf(place, sizeof place, "(byte %zu)", (size_t)(slow_mistake(&s) - body));
     for (unsigned n = 0; n < s.depth; n++)
         sprintf(pointer + strlen(pointer), "/%zu", s.index[n]);
-    snprintf(place, sizeof place, "(byte %zu)", (size_t)(s.p - body));
     cr_assert(strstr(err.detail, place) != NULL, "%.*s: %s, not %s", (int)size, body,
               err.detail, place);
     cr_assert_str_eq(err.pointer, pointer, "%.*s: at %s, not %s", (int)size, body,

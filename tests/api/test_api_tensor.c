@@ -134,6 +134,8 @@ Test(api_tensor, errors_point_to_the_element)
         {"{\"shape\":[2],\"data\":[1]}", "wrong-shape", "/t/data"},
         {"{\"shape\":[2],\"data\":[[1,2]]}", "wrong-rank", "/t/data"},
         {"{\"shape\":[2],\"data\":3}", "wrong-type", "/t/data"},
+        {"{\"shape\":[2],\"data\":[1,{}]}", "wrong-type", "/t/data/1"},
+        {"{\"shape\":[2],\"data\":[[1],[2,{}]]}", "wrong-type", "/t/data/1/1"},
         {"{\"shape\":[],\"data\":[]}", "wrong-rank", "/t/shape"},
         {"{\"shape\":[1,1,1,1,1,1],\"data\":[1]}", "bad-value", "/t/shape"},
         {"{\"shape\":[-1],\"data\":[1]}", "bad-value", "/t/shape/0"},

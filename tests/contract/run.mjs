@@ -9,13 +9,16 @@ import {createInterface} from 'node:readline';
 import {fileURLToPath} from 'node:url';
 import Ajv2020 from 'ajv/dist/2020.js';
 import {parse} from 'yaml';
+import {compose} from './compose.mjs';
 import {fields} from './fields.mjs';
+import {draining, headersWrong, requestIds} from './headers.mjs';
 import {injections, requests} from './requests.mjs';
 
 const HERE = dirname(fileURLToPath(import.meta.url));
 const ROOT = join(HERE, '../..');
 const METHODS = ['GET', 'POST', 'PUT', 'DELETE', 'PATCH'];
 const PROBLEM = 'application/problem+json';
+const NO_OPERATION = '#/components/responses/MethodNotAllowed';
 const FILES = ['application/vnd.safetensors', 'application/octet-stream'];
 
 let passed = 0;
@@ -78,6 +81,17 @@ function answerWrong(path, method, answer) {
   const found = response(path, method, answer.status);
   if (!found)
     return `status ${answer.status} is not documented: ${answer.text.slice(0, 300)}`;
+  return headersWrong(spec, found.node, answer, schemaErrors) ?? contentWrong(found, answer);
+}
+
+// The same where no path stands in the contract.
+function componentWrong(name, answer) {
+  const place = ['components', 'responses', name];
+  const node = spec.components.responses[name];
+  return headersWrong(spec, node, answer, schemaErrors) ?? contentWrong({place, node}, answer);
+}
+
+function contentWrong(found, answer) {
   const type = (answer.headers.get('content-type') ?? '').split(';')[0];
   if (!found.node.content?.[type])
     return `status ${answer.status} has content type ${type}`;
@@ -97,8 +111,8 @@ function answerWrong(path, method, answer) {
 
 // ---- the service ----
 
-async function start(binary) {
-  const child = spawn(binary, ['--port', '0'], {stdio: ['ignore', 'pipe', 'ignore']});
+async function start(binary, ...options) {
+  const child = spawn(binary, ['--port', '0', ...options], {stdio: ['ignore', 'pipe', 'ignore']});
   const lines = createInterface({input: child.stdout});
   const first = await new Promise((resolve, reject) => {
     lines.once('line', resolve);
@@ -125,6 +139,10 @@ function lint() {
       REDOCLY_SUPPRESS_UPDATE_NOTICE: 'true'}});
   const problems = run.stderr.match(/You have .*(error|warning)/);
   check('lint', run.status !== 0 || problems ? run.stdout.slice(0, 2000) + run.stderr.slice(-500) : null);
+  const text = readFileSync(join(ROOT, 'openapi.yaml'), 'utf8');
+  const unused = Object.entries(spec.components).flatMap(([kind, rows]) => Object.keys(rows)
+    .map((name) => `#/components/${kind}/${name}`)).filter((ref) => !text.includes(`'${ref}'`));
+  check('components are used', unused.join() === NO_OPERATION ? null : `unused: ${unused}`);
 }
 
 function folderRequests(folder) {
@@ -221,13 +239,16 @@ async function methods(base) {
       const allow = (answer.headers.get('allow') ?? '').split(/, */).sort().join();
       const want = [...known, ...(known.includes('GET') ? ['HEAD'] : []), 'OPTIONS'].sort().join();
       check(`${method} ${path} is refused`, answer.status !== 405 ? `status ${answer.status}`
-        : allow !== want ? `Allow: ${allow}, want ${want}`
-          : schemaErrors(pointer('components', 'schemas', 'Problem'), JSON.parse(answer.text)));
+        : allow !== want ? `Allow: ${allow}, want ${want}` : componentWrong('MethodNotAllowed', answer));
     }
   }
   const answer = await send(base, 'GET', '/no/such/path');
   check('an unknown path', answer.status !== 404 ? `status ${answer.status}`
-    : schemaErrors(pointer('components', 'schemas', 'Problem'), JSON.parse(answer.text)));
+    : componentWrong('NotFound', answer));
+  const options = await send(base, 'OPTIONS', '/v1/attention', undefined,
+    {origin: 'http://page.example', 'access-control-request-method': 'POST'});
+  check('OPTIONS', options.status !== 204 ? `status ${options.status}`
+    : headersWrong(spec, spec.components.responses.MethodNotAllowed, options, schemaErrors));
 }
 
 // The table of routes in the server's source and the paths of the contract are the same set.
@@ -247,6 +268,7 @@ function options(binary) {
   check('--help', help.status === 0 && help.stdout.includes('--port') ? null : `status ${help.status}`);
   const section = readFileSync(join(ROOT, 'README.md'), 'utf8').match(/\n## Options\n([\s\S]*?)\n## /)?.[1];
   const block = section?.match(/```\n([\s\S]*?)\n```/)?.[1];
+  compose(ROOT, help.stdout, check);
   check('README options', block === help.stdout.trimEnd() ? null : 'not what --help prints: run make readme');
 }
 
@@ -263,6 +285,8 @@ async function main() {
   try {
     await gets(base);
     await methods(base);
+    await requestIds((id) => send(base, 'GET', '/v1/examples/none', undefined, {'x-request-id': id}),
+      answerWrong, check);
     const all = [...exampleRequests(), ...folderRequests('tests/cases/valid'),
       ...folderRequests('tests/cases/invalid'), ...requests(),
       ...injections(JSON.parse((await send(base, 'GET', '/v1/catalog')).text))];
@@ -281,6 +305,7 @@ async function main() {
   } finally {
     child.kill('SIGTERM');
   }
+  await draining(await start(binary, '--drain-wait', '3000'), send, answerWrong, check);
   console.log(`${passed} passed, ${failed} failed`);
   return failed > 0 ? 1 : 0;
 }

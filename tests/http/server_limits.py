@@ -3,6 +3,7 @@
 Not here: framing (server_framing.py), start and stop (server_process.py).
 Start reading at TESTS.
 """
+import json
 import socket
 import struct
 import threading
@@ -212,6 +213,10 @@ def slow_reader(binary):
                 time.sleep(0.05)
             assert time.monotonic() - begun < 40, "a reader that drips is ended"
         assert server.works()
+        assert eventually(lambda: '"path":"/v1/attention"' in server.log())
+        line = next(json.loads(line) for line in server.log().split("\n") if PATH in line)
+        assert line["status"] == 200 and line["error"] == "client_gone", line
+        assert line["bytes_out"] > got, "bytes_out is the answer's size, as README says"
 
 
 def unread_files_stay_whole(binary):

@@ -30,7 +30,7 @@ Test(log, one_whole_line, .timeout = 10)
                                          .method = "GET",
                                          .path = "/a\"b",
                                          .received_bytes = 3,
-                                         .sent_bytes = 4,
+                                         .answer_bytes = 4,
                                          .reply = {.status = 404, .error = "not_found"}};
     struct srv_log log = {0};
     char line[1024] = "";

@@ -55,6 +55,8 @@ struct attn_position *make_position(struct made *m, const char *name);
 void make_prepare(struct made *m);
 void make_free(struct made *m);
 
+/* ---- runs (make_run.c) ---- */
+
 struct ran { /* one run and the memory that it lives in */
     struct attn_plan plan;
     struct attn_arena arena;
