@@ -1,8 +1,11 @@
 """One causal layer, all tensors, default audit: as JSON and as safetensors files, in turns
-in one run; prints a table of medians and of how much longer our own JSON takes."""
+in one run, and as many bytes as the file has from a loop that only sends them: no answer
+of that size can come sooner.  Prints a table of medians and of how much longer our own
+JSON takes."""
 
 import array
 import json
+import multiprocessing
 import random
 import socket
 import statistics
@@ -19,6 +22,7 @@ FILE = "application/vnd.safetensors"
 JSON = "application/json"
 WAYS = [("JSON in, JSON out", JSON, JSON), ("JSON in, file out", JSON, FILE),
         ("file in, file out", FILE, FILE)]
+SENT = ("the file's bytes sent, nothing computed",)
 
 
 def tensors(T):
@@ -32,14 +36,14 @@ def tensors(T):
 PROBLEM = {"dtype": "float32", "masks": {"causal": True}}
 
 
-def as_json(given):
+def as_json(given, problem=PROBLEM):
     nested = {name: [data[r * columns:(r + 1) * columns] for r in range(rows)]
               for name, (rows, columns, data) in given.items()}
-    return json.dumps(PROBLEM | {"inputs": {"X": nested.pop("X")}, "weights": nested}).encode()
+    return json.dumps(problem | {"inputs": {"X": nested.pop("X")}, "weights": nested}).encode()
 
 
-def as_file(given):
-    header, data = {"__metadata__": {"attentiond": json.dumps(PROBLEM)}}, b""
+def as_file(given, problem=PROBLEM):
+    header, data = {"__metadata__": {"attentiond": json.dumps(problem)}}, b""
     for name, (rows, columns, numbers) in given.items():
         piece = array.array("f", numbers).tobytes()
         header[name] = {"dtype": "F32", "shape": [rows, columns],
@@ -82,12 +86,38 @@ class Client:
         return size
 
 
+def send_only(listener):
+    """Answers each request with as many bytes as its Accept says, and nothing else."""
+    connection, _ = listener.accept()
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    while request := connection.recv(1 << 16):
+        size = int(request.split(b"Accept: ")[1].split(b"\r\n")[0])
+        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % size)
+        connection.sendall(bytes(size))
+
+
+def sender():
+    """A process that only sends, and a client of it."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    process = multiprocessing.Process(target=send_only, args=(listener,), daemon=True)
+    process.start()
+    return Client(listener.getsockname()[1])
+
+
+def timed(client, count, *ask):
+    """Seconds a request, and the bytes of its answer."""
+    begin = time.perf_counter()
+    for _ in range(count):
+        size = client.ask(*ask)
+    return (time.perf_counter() - begin) / count, size
+
+
 def main(binary, T_only=None):
     server = subprocess.Popen([binary, "--port", "0"], stdout=subprocess.PIPE,
                               stderr=subprocess.DEVNULL, text=True)
     try:
         port = int(server.stdout.readline().rsplit(":", 1)[1])
-        client = Client(port)
+        client, only = Client(port), sender()
         print(f"| T | way | answer, MB | ms a request (median of {ROUNDS}) | JSON / this |\n"
               "|---|---|---|---|---|")
         for T, count in CASES:
@@ -95,18 +125,16 @@ def main(binary, T_only=None):
                 continue
             given = tensors(T)
             body = {JSON: as_json(given), FILE: as_file(given)}
-            times, sizes = {way[0]: [] for way in WAYS}, {}
+            times, sizes = {name: [] for name, *_ in WAYS + [SENT]}, {}
             for round_number in range(ROUNDS + 1):
                 for name, body_type, answer_type in WAYS:
-                    ask = (body[body_type], body_type, answer_type)
-                    for _ in range(WARM if round_number == 0 else 1):
-                        sizes[name] = client.ask(*ask)
-                    begin = time.perf_counter()
-                    for _ in range(count):
-                        client.ask(*ask)
-                    if round_number:
-                        times[name].append((time.perf_counter() - begin) / count)
-            median = {name: statistics.median(t) for name, t in times.items()}
+                    each, sizes[name] = timed(client, count if round_number else WARM,
+                                              body[body_type], body_type, answer_type)
+                    times[name].append(each)
+                size = str(sizes[WAYS[-1][0]])
+                each, sizes[SENT[0]] = timed(only, count, b"", JSON, size)
+                times[SENT[0]].append(each)
+            median = {name: statistics.median(t[1:]) for name, t in times.items()}
             for name, value in median.items():
                 print(f"| {T} | {name} | {sizes[name] / 1e6:.2f} | {1000 * value:.3g} | "
                       f"{median[WAYS[0][0]] / value:.1f} |")

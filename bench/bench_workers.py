@@ -1,11 +1,11 @@
-"""Requests a second with one worker and with two, all tensors as JSON, in turns in one run;
-prints a table of medians, what the second worker adds, and what it could add at most: on
-this machine's cores the clients and the threads that send run too.  With W, S and C
-processor seconds of a request in workers, in sending threads and in clients, one worker
-answers 1/W a second, and N cores at most N/(W+S+C).  The clients let the kernel discard
-what they get, so that C is small."""
+"""Requests a second with one worker and with two, in turns in one run; prints a table of
+medians, what the second worker adds, and what it could add at most: on this machine's
+cores the clients and the threads that send run too.  With W, S and C processor seconds of
+a request in workers, in sending threads and in clients, one worker answers 1/W a second,
+and N cores at most N/(W+S+C).  Clients are processes, two for each worker, so that neither
+waits for them; the kernel discards what they get, so that C is small."""
 
-import concurrent.futures
+import multiprocessing
 import os
 import pathlib
 import statistics
@@ -13,33 +13,50 @@ import subprocess
 import sys
 import time
 
-from bench_binary import JSON, Client, as_json, tensors
+from bench_binary import FILE, JSON, PROBLEM, Client, as_file, as_json, tensors
 
 ROUNDS = 7
-WARM = 4
-CASES = [(128, 60), (1024, 8)]   # T, requests a client in a round
-CLIENTS = 2
+CLIENTS = 4
+CASES = [   # what, T, its problem, how it is sent, type of both, requests a client in a round
+    ("all tensors as JSON", 128, PROBLEM, as_json, JSON, 100),
+    ("all tensors as JSON", 1024, PROBLEM, as_json, JSON, 8),
+    ("Y alone, files both ways", 2048, PROBLEM | {"return": ["Y"]}, as_file, FILE, 20)]
+
+
+def ask_when_told(port, bodies, pipe):
+    """A client: for each (case, count) it is sent it asks so often, then says how much
+    processor time it has used since it began."""
+    client = Client(port, discard=True)
+    for case, count in iter(pipe.recv, None):
+        for _ in range(count):
+            client.ask(bodies[case], CASES[case][4], CASES[case][4])
+        pipe.send(sum(os.times()[:2]))
 
 
 class Server:
-    def __init__(self, binary, workers):
+    def __init__(self, binary, workers, bodies):
         self.process = subprocess.Popen([binary, "--port", "0", "--workers", str(workers)],
                                         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
                                         text=True)
         port = int(self.process.stdout.readline().rsplit(":", 1)[1])
-        self.clients = [Client(port, discard=True) for _ in range(CLIENTS)]
+        self.pipes = []
+        for _ in range(CLIENTS):
+            here, there = multiprocessing.Pipe()
+            multiprocessing.Process(target=ask_when_told, args=(port, bodies, there),
+                                    daemon=True).start()
+            self.pipes.append(here)
+        self.client_cpu = 0.0
 
-    def rate(self, pool, body, count):
+    def rate(self, case, count):
         """Requests a second while all clients ask."""
-        def run(client):
-            for _ in range(count):
-                client.ask(body, JSON, JSON)
         begin = time.perf_counter()
-        list(pool.map(run, self.clients))
+        for pipe in self.pipes:
+            pipe.send((case, count))
+        self.client_cpu = sum(pipe.recv() for pipe in self.pipes)
         return CLIENTS * count / (time.perf_counter() - begin)
 
     def cpu(self):
-        """Processor seconds so far: of the threads that send, of all others, of this client."""
+        """Processor seconds so far: of the threads that send, of all others, of clients."""
         sending = others = 0.0
         for task in pathlib.Path(f"/proc/{self.process.pid}/task").iterdir():
             seconds = int((task / "schedstat").read_text().split()[0]) / 1e9
@@ -47,34 +64,34 @@ class Server:
                 sending += seconds
             else:
                 others += seconds
-        return sending, others, sum(os.times()[:2])
+        return sending, others, self.client_cpu
 
-    def ceiling(self, body, count):
-        """How much more than one worker all cores could give, from one client's requests."""
-        before = self.cpu()
-        for _ in range(count):
-            self.clients[0].ask(body, JSON, JSON)
-        S, W, C = (b - a for a, b in zip(before, self.cpu()))
-        return os.cpu_count() * W / (W + S + C)
+
+def ceiling(before, after):
+    """How much more than one worker all cores could give."""
+    S, W, C = (b - a for a, b in zip(before, after))
+    return os.cpu_count() * W / (W + S + C)
 
 
 def main(binary):
-    servers = {workers: Server(binary, workers) for workers in (1, 2)}
+    bodies = [send(tensors(T), problem) for _, T, problem, send, _, _ in CASES]
+    servers = {workers: Server(binary, workers, bodies) for workers in (1, 2)}
     try:
-        print(f"| T | 1 worker, requests/s (median of {ROUNDS}) | 2 workers | 2 / 1 | "
-              f"at most, with {os.cpu_count()} cores for all |\n|---|---|---|---|---|")
-        with concurrent.futures.ThreadPoolExecutor(CLIENTS) as pool:
-            for T, count in CASES:
-                body, rates = as_json(tensors(T)), {1: [], 2: []}
-                for server in servers.values():
-                    server.rate(pool, body, WARM)
-                most = servers[1].ceiling(body, count)
-                for _ in range(ROUNDS):
-                    for workers, server in servers.items():
-                        rates[workers].append(server.rate(pool, body, count))
-                one, two = (statistics.median(rates[workers]) for workers in (1, 2))
-                ratio = statistics.median(b / a for a, b in zip(rates[1], rates[2]))
-                print(f"| {T} | {one:.4g} | {two:.4g} | {ratio:.2f} | {most:.2f} |")
+        print(f"| what | T | 1 worker, requests/s (median of {ROUNDS}) | 2 workers | 2 / 1 | "
+              f"at most, with {os.cpu_count()} cores for all |\n|---|---|---|---|---|---|")
+        for case, (what, T, _, _, _, count) in enumerate(CASES):
+            rates = {1: [], 2: []}
+            for server in servers.values():
+                server.rate(case, count)
+            before = servers[1].cpu()
+            for _ in range(ROUNDS):
+                for workers, server in servers.items():
+                    rates[workers].append(server.rate(case, count))
+            most = ceiling(before, servers[1].cpu())
+            one, two = (statistics.median(rates[workers]) for workers in (1, 2))
+            ratio = statistics.median(b / a for a, b in zip(rates[1], rates[2]))
+            print(f"| {what} | {T} | {one:.4g} | {two:.4g} | {ratio:.2f} | {most:.2f} |",
+                  flush=True)
     finally:
         for server in servers.values():
             server.process.terminate()
