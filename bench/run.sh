@@ -29,7 +29,11 @@ echo "## The same tensors as JSON and as safetensors files, float32, default aud
 echo
 /usr/bin/python3 bench/bench_binary.py "$binary"
 echo
-echo "## A second worker: all tensors as JSON, float32, default audit, two clients"
+echo "## What the default audit adds to a request: JSON both ways, float32, one client"
+echo
+/usr/bin/python3 bench/bench_audit_share.py "$binary"
+echo
+echo "## A second worker: float32, default audit, four clients"
 echo
 /usr/bin/python3 bench/bench_workers.py "$binary"
 echo
