@@ -68,5 +68,10 @@ if [ -n "$peers" ]; then
     echo
     echo "## All tensors as JSON over HTTP against FastAPI, float32, default audit"
     echo
+    compile bench_machine
+    echo "Before: $("$build/bench_machine")"
+    echo
     /usr/bin/python3 bench/peers/run_http.py "$binary" "$peers"
+    echo
+    echo "After: $("$build/bench_machine")"
 fi

@@ -114,20 +114,31 @@ static bool check_gradients(struct attn_auditor *a, struct attn_finding *f)
 
 /* ---- which rows -------------------------------------------------------------------- */
 
-enum { ROWS_MIN = 4, ROWS_MAX = 64, ROWS_EACH = 512 };
+enum { ROWS_MIN = 2, ROWS_MAX = 64, ROWS_EACH = 512, ROWS_SPECIAL = 4 };
 enum { SMALL_PAIRS = 64 };         /* up to here every row is looked at in any case */
 enum { INJECTED_PAIRS = 1 << 16 }; /* and up to here when a fault is injected */
 
-/* Rows are drawn one for every ROWS_EACH that there are: a row costs the judge's plain
-   loops as much as the layer takes for twenty, so this stays below a twentieth. */
+static size_t within(size_t x, size_t low, size_t high)
+{
+    return x < low ? low : x > high ? high : x;
+}
+
+/* Rows that are drawn: one for each head of each item, and one for every ROWS_EACH that
+   there are, as a row costs the judge's plain loops about what twenty cost the layer. */
+static size_t rows_drawn(const struct attn_dims *d)
+{
+    const size_t heads = within(d->B * d->h, ROWS_MIN, ROWS_MAX);
+
+    return within(d->B * d->h * d->T_q / ROWS_EACH, heads, ROWS_MAX);
+}
+
+/* Those, and some that are special. */
 static size_t rows_wanted(const struct attn_problem *p, enum attn_audit_level level)
 {
-    const size_t all = p->d.B * p->d.h * p->d.T_q;
-    size_t n = all / ROWS_EACH;
+    const size_t all = p->d.B * p->d.h * p->d.T_q, n = rows_drawn(&p->d) + ROWS_SPECIAL;
 
     if (level == ATTN_AUDIT_FULL || all * p->d.T_kv <= SMALL_PAIRS)
         return all;
-    n = n < ROWS_MIN ? ROWS_MIN : n > ROWS_MAX ? ROWS_MAX : n;
     return n < all ? n : all;
 }
 
@@ -195,20 +206,24 @@ static void insert_row(struct attn_auditor *a, size_t number)
     a->row_count++;
 }
 
-static void draw_rows(struct attn_auditor *a, size_t wanted)
+/* Every item and head in turn, from a drawn one on. */
+static void draw_rows(struct attn_auditor *a, size_t most)
 {
     const struct attn_dims *d = &a->p->d;
-    const size_t last = d->B * d->h * d->T_q - 1;
+    const size_t last = d->B * d->h * d->T_q - 1,
+                 start = attn_random_below(&a->random, d->B * d->h);
+    size_t wanted;
 
     insert_row(a, 0);
     insert_row(a, last);
     insert_row(a, special_row(a, true, last));
     insert_row(a, special_row(a, false, last));
-    for (size_t n = 0; a->row_count < wanted && n < 4 * wanted; n++) {
+    wanted = within(a->row_count + rows_drawn(d), 0, most);
+    for (size_t n = start; a->row_count < wanted && n < start + 4 * most; n++) {
         const struct attn_audit_row r = {n % d->B, n / d->B % d->h,
                                          attn_random_below(&a->random, d->T_q)};
 
-        insert_row(a, row_number(d, r)); /* every item and head in turn */
+        insert_row(a, row_number(d, r));
     }
 }
 

@@ -5,14 +5,6 @@
  */
 #include "core/attn_rerun.h"
 
-/* The whole batch, from Q, K and V on in a short rerun. */
-static void batch(const struct attn_auditor *a, struct attn_problem *p)
-{
-    *p = *a->p;
-    if (attn_rerun_short(a))
-        attn_rerun_projected(a, p);
-}
-
 static bool item_alone(struct attn_auditor *a, const struct attn_wanted *want,
                        struct attn_diff *diff)
 {
@@ -20,7 +12,7 @@ static bool item_alone(struct attn_auditor *a, const struct attn_wanted *want,
     struct attn_problem all, item;
     struct attn_trace again;
 
-    batch(a, &all);
+    attn_rerun_batch(a, &all);
     attn_problem_item(&all, want->rows.b0, &item);
     if (!attn_rerun(a, &item, a->plan->path, rows, a->swap, &again))
         return false;
@@ -38,7 +30,7 @@ static bool others_changed(struct attn_auditor *a, const struct attn_wanted *wan
     struct attn_problem changed;
     struct attn_trace again;
 
-    batch(a, &changed);
+    attn_rerun_batch(a, &changed);
     for (size_t n = 0; n < ATTN_COUNT(inputs); n++) {
         struct attn_tensor *t = &changed.in[inputs[n]];
         const size_t item = t->p ? attn_tensor_count(t) / t->dim[0] : 0;
@@ -97,6 +89,8 @@ bool attn_check_batch(struct attn_auditor *a, struct attn_finding *f)
         attn_arena_release(a->arena, mark);
     }
     attn_finding_set(f, &diff, &words);
+    if (attn_rerun_short(a))
+        f->detail = ATTN_RERUN_FEW;
     f->fact[7] = (double)(end - first);
     f->fact[8] = (double)B;
     return done;

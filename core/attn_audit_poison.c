@@ -177,6 +177,8 @@ bool attn_check_poison(struct attn_auditor *a, struct attn_finding *f)
                           "Every key of the items looked at may be read by some query.");
     else
         attn_finding_set(f, &diff, &words);
+    if (keys > 0 && attn_rerun_short(a))
+        f->detail = ATTN_RERUN_FEW;
     f->fact[7] = (double)keys;
     f->fact[8] = poison_of(a->p->dtype);
     return done;

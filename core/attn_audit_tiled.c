@@ -19,8 +19,15 @@ static double largest_row(const struct attn_tensor *t, size_t b, size_t h, size_
     double largest = 0.0;
 
     for (size_t i = i0; i < i1; i++) {
-        const char *row = (const char *)t->p + attn_place4(t, b, h, i) * bytes;
-        const double sum = kernel->dot(width, row, row);
+        const size_t from = attn_place4(t, b, h, i);
+        const char *row = (const char *)t->p + from * bytes;
+        double sum = kernel->dot(width, row, row);
+
+        if (!isfinite(sum)) { /* squares may be where the numbers are not */
+            sum = 0.0;
+            for (size_t c = from; c < from + width; c++)
+                sum += attn_number(t, c) * attn_number(t, c);
+        }
 
         largest = sum > largest ? sum : largest;
     }

@@ -44,34 +44,33 @@ static void disturb_rows(struct attn_auditor *a, struct attn_tensor *t, size_t b
         }
 }
 
-static const char *const KEYS_CHANGED =
-    "In a sampled audit of a long sequence keys and values that a row may not read are "
-    "changed, from which "
-    "these rows follow; in a full audit the tokens themselves are.";
+/* Leaves the keys that can be changed: in self-attention they are tokens, and never those
+   of compared queries. */
+static void count_unread(const struct attn_problem *p, struct unread *u)
+{
+    for (size_t t = 0; p->form.source == ATTN_SELF && t < p->d.T_q; t++)
+        u->key[p->d.T_past + t] = u->key[p->d.T_past + t] && !u->compared[t];
+    for (size_t j = 0; j < p->d.T_kv; j++)
+        u->keys += u->key[j];
+}
 
-/* Changes the unread keys of item b in p: the tokens themselves in self-attention (never
-   those of compared queries), keys and values elsewhere. */
-static bool change_unread(struct attn_auditor *a, size_t b, struct unread *u,
+/* Changes the unread keys of item b in p: the tokens themselves in self-attention, keys
+   and values elsewhere. */
+static bool change_unread(struct attn_auditor *a, size_t b, const struct unread *u,
                           struct attn_problem *p)
 {
     static const enum attn_input fresh[] = {ATTN_IN_X, ATTN_IN_X_KV, ATTN_IN_K,
                                             ATTN_IN_V};
     static const enum attn_input cached[] = {ATTN_IN_PAST_K, ATTN_IN_PAST_V};
-    const size_t past = p->d.T_past;
-    const bool self = p->form.source == ATTN_SELF;
 
-    for (size_t t = 0; self && t < p->d.T_q; t++)
-        u->key[past + t] = u->key[past + t] && !u->compared[t];
-    for (size_t j = 0; j < p->d.T_kv; j++)
-        u->keys += u->key[j];
     for (size_t n = 0; n < ATTN_COUNT(fresh); n++) {
         struct attn_tensor *t = &p->in[fresh[n]];
 
-        if (!t->p || (fresh[n] == ATTN_IN_X && !self))
+        if (!t->p || (fresh[n] == ATTN_IN_X && p->form.source != ATTN_SELF))
             continue;
         if (!attn_rerun_copy(a, t))
             return false;
-        disturb_rows(a, t, b, u->key + past);
+        disturb_rows(a, t, b, u->key + p->d.T_past);
     }
     for (size_t n = 0; n < ATTN_COUNT(cached); n++) {
         struct attn_tensor *t = &p->in[cached[n]];
@@ -84,20 +83,21 @@ static bool change_unread(struct attn_auditor *a, size_t b, struct unread *u,
     return true;
 }
 
-static bool run_unread(struct attn_auditor *a, const struct attn_wanted *want,
-                       struct unread *u, struct attn_diff *diff)
+static bool run_unread(struct attn_auditor *a, struct attn_rows rows, struct unread *u,
+                       struct attn_diff *diff)
 {
     struct attn_problem changed;
     struct attn_trace again;
-    const struct attn_rows rows = attn_rerun_base(a, want->rows, &changed);
+    struct attn_wanted want;
+    const struct attn_rows at = attn_rerun_base(a, rows, &changed);
 
-    if (!change_unread(a, rows.b0, u, &changed))
-        return false;
+    count_unread(&changed, u);
     if (u->keys == 0)
         return true;
-    if (!attn_rerun(a, &changed, a->plan->path, rows, a->swap, &again))
+    if (!attn_rerun_wanted(a, rows, &want) || !change_unread(a, at.b0, u, &changed) ||
+        !attn_rerun(a, &changed, a->plan->path, at, a->swap, &again))
         return false;
-    attn_rerun_compare(a, want, attn_rerun_rows(a, &again, rows), u->compared, diff);
+    attn_rerun_compare(a, &want, attn_rerun_rows(a, &again, at), u->compared, diff);
     return true;
 }
 
@@ -125,16 +125,15 @@ static bool run_cut(struct attn_auditor *a, size_t b, size_t r, mark_fn *mark_ke
 {
     const size_t mark = attn_arena_mark(a->arena);
     const struct attn_rows rows = attn_rerun_around(a, b, r);
-    struct attn_wanted want;
     struct unread u;
-    bool done = attn_rerun_wanted(a, rows, &want) && take_unread(a, &u);
+    bool done = take_unread(a, &u);
 
     if (done) {
         memset(u.key, 0, a->p->d.T_kv);
         memset(u.compared, 0, a->p->d.T_q);
         mark_keys(a->p, b, r, rows, &u);
         leave_uniform(a, b, &u);
-        done = run_unread(a, &want, &u, diff);
+        done = run_unread(a, rows, &u, diff);
     }
     attn_arena_release(a->arena, mark);
     return done;
@@ -178,10 +177,10 @@ bool attn_check_prefix(struct attn_auditor *a, struct attn_finding *f)
     static const struct attn_words words = {
         "Other tokens at positions after a row leave that row, and every earlier one, "
         "the same bits.",
-        "{0} rows compared, {1} numbers, every bit the same although later tokens were "
-        "others.",
-        "{4} before and {5} after later tokens were changed, at the first number that "
-        "differs.",
+        "{0} rows compared, {1} numbers, every bit the same although later keys and "
+        "values were others.",
+        "{4} before and {5} after later keys and values were changed, at the first "
+        "number that differs.",
         "Under a causal rule a row is complete once its own token is there: this is what "
         "lets "
         "training compute all rows at once and generation keep a cache.",
@@ -208,7 +207,7 @@ bool attn_check_prefix(struct attn_auditor *a, struct attn_finding *f)
     else
         attn_finding_set(f, &diff, &words);
     if (diff.rows > 0 && attn_rerun_short(a))
-        f->detail = KEYS_CHANGED;
+        f->detail = ATTN_RERUN_FEW;
     return done;
 }
 
@@ -241,10 +240,10 @@ bool attn_check_documents(struct attn_auditor *a, struct attn_finding *f)
     static const struct attn_words words = {
         "Other tokens in other documents of the same sequence leave a document's rows "
         "the same bits.",
-        "{0} rows compared, {1} numbers, every bit the same although other documents "
-        "were others.",
-        "{4} before and {5} after another document was changed, at the first number that "
-        "differs.",
+        "{0} rows compared, {1} numbers, every bit the same although keys and values of "
+        "other documents were others.",
+        "{4} before and {5} after keys and values of another document were changed, at "
+        "the first number that differs.",
         "Documents that are packed into one sequence share storage, not meaning.",
     };
     struct attn_diff diff = {0};
@@ -263,6 +262,6 @@ bool attn_check_documents(struct attn_auditor *a, struct attn_finding *f)
     else
         attn_finding_set(f, &diff, &words);
     if (diff.rows > 0 && attn_rerun_short(a))
-        f->detail = KEYS_CHANGED;
+        f->detail = ATTN_RERUN_FEW;
     return done;
 }

@@ -175,8 +175,11 @@ extern const struct attn_axis_row ATTN_AXES[ATTN_AX_COUNT];
 /* ---- addresses
  * ---------------------------------------------------------------------------------- */
 
-/* The [rows, cols] matrix at (b, h) of a held object or input of rank 4, or at b of
- * rank 3. */
+/*
+ * The matrix at (b, h) of a tensor: rank 4 (B,h,rows,cols), rank 3 (B,rows,cols) with h
+ * ignored, rank 2 (rows,cols) with both ignored.  Of rank 5 (B,h,rows,n,m) a row holds
+ * all n*m numbers.
+ */
 static inline struct attn_mat attn_slice(const struct attn_tensor *t, size_t b, size_t h)
 {
     assert(t->p != NULL);

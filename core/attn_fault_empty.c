@@ -51,11 +51,16 @@ static double unshifted(const struct attn_run_ctx *run, struct attn_cell x)
     return attn_fault_score(run, x) + attn_fault_bias(run, x);
 }
 
+/* A sink, which nothing is added to, takes all from scores that far below it. */
 static void weigh(const struct attn_run_ctx *run, struct attn_cell x,
                   double (*logit)(const struct attn_run_ctx *run, struct attn_cell x))
 {
     double top = -INFINITY, sum = 0.0;
 
+    if (run->p->in[ATTN_IN_SINK].p) {
+        all(run, x, 0.0);
+        return;
+    }
     for (x.j = 0; x.j < run->p->d.T_kv; x.j++)
         top = fmax(top, logit(run, x));
     for (x.j = 0; x.j < run->p->d.T_kv; x.j++)
@@ -120,12 +125,14 @@ static bool empty_row_not_nan(const struct attn_problem *p, const void *param)
     return p->empty_rows != ATTN_EMPTY_NAN && attn_any_row_empty(p);
 }
 
-/* With a single key all its weight is an average, too. */
+/* With a single key all its weight is an average, too; with a sink the row is zeros. */
 static bool empty_row_not_by_score(const struct attn_problem *p, const void *param)
 {
     (void)param;
     return attn_any_row_empty(p) &&
-           !(p->empty_rows == ATTN_EMPTY_UNIFORM && p->d.T_kv == 1);
+           !(p->empty_rows == ATTN_EMPTY_ZERO && p->in[ATTN_IN_SINK].p) &&
+           !(p->empty_rows == ATTN_EMPTY_UNIFORM && p->d.T_kv == 1 &&
+             !p->in[ATTN_IN_SINK].p);
 }
 
 /* One head of a token is empty, another is not. */
@@ -168,7 +175,8 @@ static const struct attn_fault_row ROWS[] = {
      "A large negative number was added instead of -Infinity: in a row without a key it "
      "cancels, and forbidden keys are weighed by their scores.",
      "Find rows without a key and give them a stated value.",
-     "A row without an allowed key.", empty_row_not_by_score, SWAP(scores)},
+     "A row without an allowed key; with a sink, empty_rows other than zero.",
+     empty_row_not_by_score, SWAP(scores)},
 };
 const struct attn_fault_theme ATTN_FAULTS_EMPTY = {ROWS, ATTN_COUNT(ROWS)};
 

@@ -156,7 +156,7 @@ static bool weights_not_identity(const struct attn_problem *p, const void *param
 /* Elsewhere value_is_key says the same. */
 static bool keys_end_otherwise(const struct attn_problem *p)
 {
-    return one_width(p) && (p->rope.on || p->d.T_past > 0);
+    return one_width(p) && (attn_turn_of(p) != NULL || p->d.T_past > 0);
 }
 
 static bool final_keys(const struct attn_run_ctx *run, struct attn_piece piece,

@@ -60,6 +60,10 @@ bool attn_rerun_short(const struct attn_auditor *a)
            attn_audit_has(a, ATTN_K) && attn_audit_has(a, ATTN_V);
 }
 
+const char *const ATTN_RERUN_FEW =
+    "In a sampled audit of a long sequence a few rows are run again from Q, K and V on, "
+    "and held against the same rows run unchanged.";
+
 struct attn_rows attn_rerun_around(const struct attn_auditor *a, size_t b, size_t i)
 {
     const size_t T = a->p->d.T_q, some = a->full || a->swap    ? T
@@ -92,25 +96,30 @@ bool attn_rerun_keep(const struct attn_auditor *a, struct attn_mat *rows)
     return true;
 }
 
+void attn_rerun_batch(const struct attn_auditor *a, struct attn_problem *p)
+{
+    *p = *a->p;
+    if (attn_rerun_short(a))
+        attn_rerun_projected(a, p);
+}
+
 struct attn_rows attn_rerun_base(const struct attn_auditor *a, struct attn_rows rows,
                                  struct attn_problem *p)
 {
-    struct attn_problem projected;
+    struct attn_problem all;
 
-    *p = *a->p;
+    attn_rerun_batch(a, p);
     if (!attn_rerun_short(a))
         return rows;
-    attn_rerun_projected(a, &projected);
-    attn_problem_item(&projected, rows.b0, p);
-    rows.b0 = 0;
-    rows.b1 = 1;
-    return rows;
+    all = *p;
+    attn_problem_item(&all, rows.b0, p);
+    return (struct attn_rows){0, 1, rows.i0, rows.i1};
 }
 
 bool attn_rerun_wanted(const struct attn_auditor *a, struct attn_rows rows,
                        struct attn_wanted *want)
 {
-    struct attn_problem item;
+    struct attn_problem unchanged;
     struct attn_trace again;
     size_t mark;
     bool done;
@@ -121,8 +130,8 @@ bool attn_rerun_wanted(const struct attn_auditor *a, struct attn_rows rows,
     if (!attn_rerun_keep(a, &want->output))
         return false;
     mark = attn_arena_mark(a->arena);
-    rows = attn_rerun_base(a, rows, &item);
-    done = attn_rerun(a, &item, a->plan->path, rows, NULL, &again);
+    attn_rerun_batch(a, &unchanged);
+    done = attn_rerun(a, &unchanged, a->plan->path, rows, NULL, &again);
     if (done)
         attn_mat_copy(want->output, attn_rerun_rows(a, &again, rows));
     attn_arena_release(a->arena, mark);
@@ -252,8 +261,10 @@ size_t attn_rerun_bytes(const struct attn_problem *p, const struct attn_plan *pl
     const size_t number = attn_dtype_bytes(p->dtype);
     const size_t flags = d->T_q + d->T_kv + (d->d_model + d->h * d->d_v) * sizeof(double);
     const size_t widest = d->d_model > d->h * d->d_v ? d->d_model : d->h * d->d_v;
-    const size_t keys = d->B * d->h_kv * d->T_kv * (d->d_k + d->d_v) * number +
-                        d->T_q * widest * sizeof(double);
+    const size_t queries = d->T_q < LONG ? 0 : d->B * d->h * d->T_q * d->d_k;
+    const size_t keys =
+        (queries + d->B * d->h_kv * d->T_kv * (d->d_k + d->d_v)) * number +
+        d->T_q * widest * sizeof(double);
     struct attn_plan other = {0};
     size_t inputs = 0, runs = plan->trace_bytes;
 

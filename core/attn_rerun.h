@@ -22,12 +22,17 @@ bool attn_rerun(const struct attn_auditor *a, const struct attn_problem *p,
 /* In a sampled audit of a long sequence reruns start at Q, K and V and are of a few rows:
    projecting all tokens and running whole blocks costs more than a tenth of a request. */
 bool attn_rerun_short(const struct attn_auditor *a);
+/* Says so, for a finding's detail. */
+extern const char *const ATTN_RERUN_FEW;
 
 /* Rows around row i of item b that are run again: all of them in a full audit or with a
    swap, else those of a block; in a short rerun a few. */
 struct attn_rows attn_rerun_around(const struct attn_auditor *a, size_t b, size_t i);
-/* The problem that reruns of these rows start from, and the rows in it: the audited one,
-   or in a short rerun their item alone, from Q, K and V on. */
+/* The problem that reruns start from: the audited one; in a short rerun from Q, K and V
+   on. */
+void attn_rerun_batch(const struct attn_auditor *a, struct attn_problem *p);
+/* The same for reruns that change nothing in other items, and the rows in it: in a short
+   rerun their item alone. */
 struct attn_rows attn_rerun_base(const struct attn_auditor *a, struct attn_rows rows,
                                  struct attn_problem *p);
 
@@ -36,8 +41,8 @@ struct attn_wanted {
     struct attn_rows rows;
     struct attn_mat output; /* Y or H of those rows */
 };
-/* As the audited trace has them; in a short rerun they are run once as they are, since
-   the bits of a row may depend on how many are run beside it. */
+/* As the audited trace has them; in a short rerun they are run once in their batch as it
+   is, since the bits of a row may depend on how many are run beside it. */
 bool attn_rerun_wanted(const struct attn_auditor *a, struct attn_rows rows,
                        struct attn_wanted *want);
 /* The output of these rows in another run. */

@@ -55,9 +55,3 @@ double attn_tensor_get(const struct attn_tensor *t, size_t flat)
         return ((const uint8_t *)t->p)[flat] != 0 ? 1.0 : 0.0;
     }
 }
-
-/*
- * The matrix at (b, h) of a tensor: rank 4 (B,h,rows,cols), rank 3 (B,rows,cols) with h
- * ignored, rank 2 (rows,cols) with both ignored.  Of rank 5 (B,h,rows,n,m) a row holds
- * all n*m numbers.
- */
