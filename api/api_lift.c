@@ -44,27 +44,32 @@ struct scan {
 
 /* ---- saying where ---- */
 
-/* The place in the list or object that is open innermost is `named`. */
+/* What names value `index` of an open list, or the member being read of an object; false
+   where that cannot be written. */
+static bool name_of(const struct frame *f, size_t index, char name[API_POINTER_MAX])
+{
+    if (f->object)
+        return f->key != NULL && api_doc_name(f->key, f->key_end, name);
+    snprintf(name, API_POINTER_MAX, "%zu", index);
+    return true;
+}
+
+/* The place in the list or object that is open innermost is `named`; where there is no
+   room for a name, what is around it. */
 static void pointer_of(const struct scan *s, enum api_named named, char *out)
 {
     const unsigned depth = s->depth - (named == API_NAMED_AROUND && s->depth > 0);
-    char key[API_POINTER_MAX], before[API_POINTER_MAX];
+    char name[API_POINTER_MAX], before[API_POINTER_MAX];
 
     out[0] = '\0';
     for (unsigned d = 0; d < depth; d++) {
-        const struct frame *f = &s->frame[d];
         const bool last = named == API_NAMED_LAST_VALUE && d + 1 == depth;
 
+        if (!name_of(&s->frame[d], s->count[d] - last, name) ||
+            !api_pointer_fits(out, name))
+            return;
         memcpy(before, out, sizeof before);
-        if (!f->object) {
-            api_pointer_index(out, before, s->count[d] - last);
-        } else if (f->key != NULL) {
-            const size_t len = (size_t)(f->key_end - f->key);
-
-            snprintf(key, sizeof key, "%.*s",
-                     len < sizeof key ? (int)len : (int)sizeof key - 1, f->key);
-            api_pointer(out, before, key);
-        }
+        api_pointer(out, before, name);
     }
 }
 

@@ -4,6 +4,7 @@
 #include "api/api_mistake.h"
 
 #include <criterion/criterion.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -131,6 +132,73 @@ Test(api_mistake, commas_and_brackets_name_what_is_there)
     };
 
     says(ROWS, API_COUNT(ROWS));
+}
+
+Test(api_mistake, names_are_read_before_they_stand_in_a_pointer)
+{
+    static const struct row ROWS[] = {
+        {"{\"caf\\u00e9\":[1,,2]}", "/caf\u00e9", "(byte 16)", "behind another"},
+        {"{\"a\\/b\":[1,,2]}", "/a~1b", "(byte 11)", "behind another"},
+        {"{\"a\\\"\\\\~\":x}", "/a\"\\~0", "(byte 10)", "x"},
+        {"{\"\\uD83D\\ude00\":{\"\\t\":[,]}}", "/\U0001F600/\t", "(byte 23)", "missing"},
+        {"{\"a\":{\"\\ud800\":[1,,2]}}", "/a", "(byte 18)", "behind another"},
+    };
+
+    says(ROWS, API_COUNT(ROWS));
+}
+
+/* A name that a pointer has just room for, and one that is a byte longer. */
+Test(api_mistake, a_name_without_room_in_the_pointer_leaves_what_is_around_it)
+{
+    char body[2048], want[2 * API_POINTER_MAX], name[API_POINTER_MAX + 1];
+
+    memset(name, 'n', sizeof name);
+    name[API_POINTER_MAX - 4] = '\0';
+    snprintf(body, sizeof body, "{\"a\":{\"%s\":[1,,2]}}", name);
+    refused(body, strlen(body));
+    snprintf(want, sizeof want, "/a/%s", name);
+    cr_expect_str_eq(err.pointer, want);
+    name[API_POINTER_MAX - 4] = 'n';
+    name[API_POINTER_MAX - 3] = '\0';
+    snprintf(body, sizeof body, "{\"a\":{\"%s\":[1,,{}]}}", name);
+    refused(body, strlen(body));
+    cr_expect_str_eq(err.pointer, "/a");
+    snprintf(body, sizeof body, "{\"a\":{\"%s\":{\"b\":x}}}", name);
+    refused(body, strlen(body));
+    cr_expect_str_eq(err.pointer, "/a");
+}
+
+/* Every character as \u0041: long in the body, short as a name. */
+Test(api_mistake, a_name_is_as_long_as_what_its_escapes_say)
+{
+    char body[2048] = "{\"", want[API_POINTER_MAX] = "/";
+
+    for (int n = 0; n < API_POINTER_MAX - 2; n++) {
+        strcat(body, "\\u0041");
+        strcat(want, "A");
+    }
+    strcat(body, "\":x}");
+    refused(body, strlen(body));
+    cr_expect_str_eq(err.pointer, want);
+}
+
+Test(api_mistake, what_the_tree_refuses_has_the_pointer_of_its_name)
+{
+    static const struct {
+        const char *body, *name, *pointer;
+    } ROWS[] = {
+        {"{\"\\u00e9\":{\"a\\/b\":1,\"a/b\":2}}", "duplicate-key", "/\u00e9/a~1b"},
+        {"{\"a\":{\"\\u00e9\":1e999}}", "number-out-of-range", "/a/\u00e9"},
+    };
+    struct api_doc doc;
+
+    for (size_t n = 0; n < API_COUNT(ROWS); n++) {
+        err = (struct api_err){0};
+        cr_assert(!api_doc_open(ctx, ROWS[n].body, strlen(ROWS[n].body), &doc, &err));
+        cr_expect_str_eq(err.name, ROWS[n].name);
+        cr_expect(strcmp(err.pointer, ROWS[n].pointer) == 0, "row %zu: at %s", n,
+                  err.pointer);
+    }
 }
 
 Test(api_mistake, texts_name_their_own_place)
