@@ -75,11 +75,30 @@ Test(api_mistake, a_number_is_named_whole_and_written_as_it_should_be)
         {"{\"X\":[1e+,2]}", "/X/0", "(byte 6)", "behind the e."},
         {"{\"X\":[-]}", "/X/0", "(byte 6)", "behind the sign."},
         {"{\"X\":[1,--1]}", "/X/1", "(byte 8)", "behind the sign."},
-        {"{\"X\":[1.2.3]}", "/X/0", "(byte 6)", "1.2.3 is no number of JSON"},
+        {"{\"X\":[1.2.3]}", "/X/0", "(byte 6)",
+         "1.2.3 is no number of JSON: a number has one "
+         "point at most."},
+        {"{\"X\":[12abc]}", "/X/0", "(byte 6)", ": no letter stands behind a number."},
+        {"{\"X\":[1j]}", "/X/0", "(byte 6)", ": no letter stands behind a number."},
+        {"{\"X\":[5px]}", "/X/0", "(byte 6)", ": no letter stands behind a number."},
+        {"{\"X\":[1-2]}", "/X/0", "(byte 6)",
+         ": a sign stands before a number, or behind its e."},
+        {"{\"X\":[1e5+2]}", "/X/0", "(byte 6)", ": a sign stands before"},
+        {"{\"X\":[1e5.5]}", "/X/0", "(byte 6)", ": an exponent is a whole number."},
+        {"{\"X\":[1e5e5]}", "/X/0", "(byte 6)", ": a number has one exponent at most."},
+        {"{\"X\":[1e]}", "/X/0", "(byte 6)", ": a digit must stand behind the e."},
+        {"{\"X\":[1.5L]}", "/X/0", "(byte 6)",
+         ": no letter stands behind a number; write 1.5."},
         {"{\"X\":{\"seed\":01}}", "/X/seed", "(byte 13)", "; write 1."},
         {"01", "", "(byte 0)", "; write 1."},
         {"{\"X\":[00000000000000000000000000000000000000000000000001]}", "/X/0",
          "(byte 6)", "0… is no number of JSON: no digit stands behind a leading 0."},
+        {"{\"X\":[123456789012345678901234567890123456789.5.5]}", "/X/0", "(byte 6)",
+         "9.… is no number of JSON: a number has one point at most."},
+        {"{\"X\":[123456789012345678901234567890123456789e5x]}", "/X/0", "(byte 6)",
+         "9e… is no number of JSON: no letter stands behind a number."},
+        {"{\"X\":[123456789012345678901234567890123456789e,1]}", "/X/0", "(byte 6)",
+         "9e is no number of JSON: a digit must stand behind the e."},
     };
 
     says(ROWS, API_COUNT(ROWS));
@@ -246,21 +265,22 @@ Test(api_mistake, other_codings_are_named_at_byte_0)
     }
 }
 
-/* A number that can be read into what was written is one of JSON. */
+/* Of all short texts: a number that can be read into what was written is one of JSON. */
 Test(api_mistake, what_is_meant_is_always_json)
 {
-    static const char ALPHABET[] = "01.+-eE_fx";
+    static const char ALPHABET[] = "01.+-eE_fxL";
+    const size_t letters = strlen(ALPHABET);
     char text[6], meant[API_MISTAKE_NUMBER_MAX + 4];
 
-    for (size_t n = 0; n < 1000000; n++) {
-        size_t len = 0, rest = n;
-
-        do
-            text[len++] = ALPHABET[rest % 10];
-        while ((rest /= 10) > 0);
-        cr_assert(api_mistake_number(text, len, meant) != NULL);
-        cr_assert(meant[0] == '\0' || api_number_end(meant, meant + strlen(meant)) ==
-                                          meant + strlen(meant),
-                  "%.*s became %s", (int)len, text, meant);
-    }
+    for (size_t len = 1, count = letters; len <= sizeof text; len++, count *= letters)
+        for (size_t n = 0; n < count; n++) {
+            for (size_t k = 0, rest = n; k < len; k++, rest /= letters)
+                text[k] = ALPHABET[rest % letters];
+            if (api_number_end(text, text + len) == text + len)
+                continue;
+            cr_assert(api_mistake_number(text, len, meant) != NULL);
+            cr_assert(meant[0] == '\0' || api_number_end(meant, meant + strlen(meant)) ==
+                                              meant + strlen(meant),
+                      "%.*s became %s", (int)len, text, meant);
+        }
 }
