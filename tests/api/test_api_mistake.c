@@ -1,5 +1,8 @@
-/* test_api_mistake.c - what is said about a body that is not JSON: where, and how to mend
-   it. */
+/*
+ * test_api_mistake.c - what is said about a body that is not JSON: where, how to mend it.
+ * Not here: which bodies are taken, and what is lifted out of them (test_api_lift.c).
+ * Start reading at says, then the rows of any test.
+ */
 #include "api/api_private.h"
 #include "api/api_mistake.h"
 
@@ -232,6 +235,20 @@ Test(api_mistake, texts_name_their_own_place)
         {"{\"X\":\"a\nb\"}", "/X", "(byte 7)", "control character"},
         {"{\"X\":\"C:\\dir\"}", "/X", "(byte 8)", "a backslash is written \\\\"},
         {"{\"X\":\"\\u12g4\"}", "/X", "(byte 6)", "four hexadecimal digits"},
+        {"{\"X\":\"ab\\", "/X", "(byte 8)", "the body ends inside of this escape"},
+        {"{\"X\":\"ab\\u00e", "/X", "(byte 8)", "the body ends inside of this escape"},
+        {"{\"X\":\"ab\\\"", "/X", "(byte 5)", "no closing quote"},
+        {"{\"X\\", "", "(byte 3)", "the body ends inside of this escape"},
+        {"{\"X\":\"\xC3", "/X", "(byte 6)", "the body ends inside of this character"},
+        {"{\"X\":\"\xE0", "/X", "(byte 6)", "the body ends inside of this character"},
+        {"{\"X\":\"\xED\x9F", "/X", "(byte 6)", "the body ends inside of this character"},
+        {"{\"X\":\"\xF4\x8F\xBF", "/X", "(byte 6)",
+         "the body ends inside of this character"},
+        {"{\"X\":\"\xF0\x80\xBF", "/X", "(byte 6)", "not UTF-8"},
+        {"{\"X\":\"\xED\xA0", "/X", "(byte 6)", "not UTF-8"},
+        {"{\"X\":\"\xC3\"", "/X", "(byte 6)", "not UTF-8"},
+        {"{\"X\":\"\x80", "/X", "(byte 6)", "not UTF-8"},
+        {"{\"X\":\"\xFF", "/X", "(byte 6)", "not UTF-8"},
         {"{\"X\":[{},\"\\u0000\"]}", "/X/1", "(byte 9)", "u0000"},
         {"{\"X\":[{},\"\\ud800\"]}", "/X/1", "(byte 9)", "Unicode"},
         {"{\"\xFF\":1}", "", "(byte 2)", "UTF-8"},
