@@ -127,7 +127,7 @@ extend: build ## add what CONTRIBUTING.md adds, in a copy, and ask it
 COUNT    ?= 10000000
 $(BUILD)/tests/exhaustive/numbers: tests/exhaustive/numbers.cc $(API_CXX:%.cc=$(BUILD)/obj/%.o)
 	@mkdir -p $(@D); echo "  TEST  $@"
-	$(Q)$(CXX) $(CXXFLAGS) -fno-lto -o $@ $^ $(LDFLAGS) -lpthread
+	$(Q)$(CXX) $(CXXFLAGS) -fno-lto -o $@ $(filter-out %.h,$^) $(LDFLAGS) -lpthread
 
 numbers-test: $(BUILD)/tests/exhaustive/numbers ## a sample of test-exhaustive
 	@$< --step 4093 --count 100000
