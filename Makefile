@@ -1,8 +1,12 @@
 # attentiond: build, test, run.  `make help` lists what there is.
 VERSION  := 0.1.0
 BUILD    ?= build
-CC       ?= gcc
-CXX      ?= g++
+ifeq ($(origin CC),default)
+CC       := gcc
+endif
+ifeq ($(origin CXX),default)
+CXX      := g++
+endif
 PYTHON   ?= /usr/bin/python3
 PREFIX   ?= /usr/local
 SAN      ?=
@@ -17,8 +21,13 @@ WARN     := -Wall -Wextra -Wpedantic -Wshadow -Wconversion $(if $(CI),-Werror)
 COMMON   := $(OPT) -g $(MARCH) $(WARN) $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=all \
             -fno-omit-frame-pointer) -I. -MMD -MP -ffp-contract=off
 # The objects hold both kinds of code: the binary is optimised as a whole, tests link fast.
-FAT      := $(if $(LTO),-flto=auto -ffat-lto-objects)
-WHOLE    := $(if $(LTO),-flto=auto $(OPT),-fno-lto)
+# Only gcc writes such objects.
+GNU      := Free Software Foundation
+BOTH_GCC := $(and $(findstring $(GNU),$(shell $(CC) --version 2>/dev/null)), \
+              $(findstring $(GNU),$(shell $(CXX) --version 2>/dev/null)))
+WITH_LTO := $(and $(BOTH_GCC),$(filter 1,$(LTO)))
+FAT      := $(if $(WITH_LTO),-flto=auto -ffat-lto-objects)
+WHOLE    := $(if $(WITH_LTO),-flto=auto $(OPT),-fno-lto)
 CFLAGS   += -std=c11 -D_GNU_SOURCE $(COMMON)
 CXXFLAGS += -std=c++17 $(COMMON)
 LDFLAGS  += $(if $(SAN),-fsanitize=$(SAN))
