@@ -46,6 +46,7 @@ SERVER_OBJ := $(SERVER_SRC:%.c=$(BUILD)/obj/%.o)
 LIB_OBJ    := $(CORE_OBJ) $(API_OBJ) $(filter-out %/srv_main.o,$(SERVER_OBJ))
 
 TEST_SUP   := $(wildcard tests/support/*.c)
+TEST_HEADS := $(wildcard tests/support/*.h)
 TEST_BIN   := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/core/test_*.c \
               tests/api/test_*.c tests/server/test_*.c))
 
@@ -82,7 +83,7 @@ $(ASSETS): scripts/assets.sh openapi.yaml $(wildcard examples/*.json)
 	@mkdir -p $(@D)
 	$(Q)sh scripts/assets.sh openapi.yaml examples > $@
 
-$(BUILD)/tests/%: tests/%.c $(TEST_SUP) $(LIB_OBJ)
+$(BUILD)/tests/%: tests/%.c $(TEST_SUP) $(TEST_HEADS) $(LIB_OBJ)
 	@mkdir -p $(@D); echo "  TEST  $@"
 	$(Q)$(CC) $(CFLAGS) -fno-lto -Itests/support -o $@ $< $(TEST_SUP) $(LIB_OBJ) $(LDFLAGS) $(LDLIBS) -lcriterion
 
