@@ -44,6 +44,7 @@ class Server:
             here, there = multiprocessing.Pipe()
             multiprocessing.Process(target=ask_when_told, args=(port, bodies, there),
                                     daemon=True).start()
+            there.close()  # or the end of a client that dies would not be seen
             self.pipes.append(here)
         self.client_cpu = 0.0
 
