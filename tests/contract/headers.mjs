@@ -52,8 +52,10 @@ export async function draining({child, base}, send, answerWrong, check) {
   child.kill('SIGTERM');
   for (let answer, tries = 0; tries < 100; tries++) {
     answer = await send(base, 'GET', '/health/ready');
-    if (answer.status !== 503 && tries < 99)
+    if (answer.status !== 503 && tries < 99) {
+      await new Promise((resolve) => setTimeout(resolve, 20));
       continue;
+    }
     check('/health/ready of a service that drains', answer.status !== 503 ? `status ${answer.status}`
       : answerWrong('/health/ready', 'GET', answer));
     break;
