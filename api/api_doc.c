@@ -152,7 +152,7 @@ bool api_doc_name(const char *begin, const char *end, char name[API_POINTER_MAX]
     text = tree_load(begin - 1, len + 2, JSON_DECODE_ANY, &e);
     fits = text != NULL && json_string_length(text) < API_POINTER_MAX;
     if (fits)
-        strcpy(name, json_string_value(text));
+        memcpy(name, json_string_value(text), json_string_length(text) + 1);
     json_decref(text);
     return fits;
 }
