@@ -1,8 +1,12 @@
 # attentiond: build, test, run.  `make help` lists what there is.
 VERSION  := 0.1.0
 BUILD    ?= build
-CC       ?= gcc
-CXX      ?= g++
+ifeq ($(origin CC),default)
+CC       := gcc
+endif
+ifeq ($(origin CXX),default)
+CXX      := g++
+endif
 PYTHON   ?= /usr/bin/python3
 PREFIX   ?= /usr/local
 SAN      ?=
@@ -17,8 +21,13 @@ WARN     := -Wall -Wextra -Wpedantic -Wshadow -Wconversion $(if $(CI),-Werror)
 COMMON   := $(OPT) -g $(MARCH) $(WARN) $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=all \
             -fno-omit-frame-pointer) -I. -MMD -MP -ffp-contract=off
 # The objects hold both kinds of code: the binary is optimised as a whole, tests link fast.
-FAT      := $(if $(LTO),-flto=auto -ffat-lto-objects)
-WHOLE    := $(if $(LTO),-flto=auto $(OPT),-fno-lto)
+# Only gcc writes such objects.
+GNU      := Free Software Foundation
+BOTH_GCC := $(and $(findstring $(GNU),$(shell $(CC) --version 2>/dev/null)), \
+              $(findstring $(GNU),$(shell $(CXX) --version 2>/dev/null)))
+WITH_LTO := $(and $(BOTH_GCC),$(filter 1,$(LTO)))
+FAT      := $(if $(WITH_LTO),-flto=auto -ffat-lto-objects)
+WHOLE    := $(if $(WITH_LTO),-flto=auto $(OPT),-fno-lto)
 CFLAGS   += -std=c11 -D_GNU_SOURCE $(COMMON)
 CXXFLAGS += -std=c++17 $(COMMON)
 LDFLAGS  += $(if $(SAN),-fsanitize=$(SAN))
@@ -37,6 +46,7 @@ SERVER_OBJ := $(SERVER_SRC:%.c=$(BUILD)/obj/%.o)
 LIB_OBJ    := $(CORE_OBJ) $(API_OBJ) $(filter-out %/srv_main.o,$(SERVER_OBJ))
 
 TEST_SUP   := $(wildcard tests/support/*.c)
+TEST_HEADS := $(wildcard tests/support/*.h)
 TEST_BIN   := $(patsubst tests/%.c,$(BUILD)/tests/%,$(wildcard tests/core/test_*.c \
               tests/api/test_*.c tests/server/test_*.c))
 
@@ -73,7 +83,7 @@ $(ASSETS): scripts/assets.sh openapi.yaml $(wildcard examples/*.json)
 	@mkdir -p $(@D)
 	$(Q)sh scripts/assets.sh openapi.yaml examples > $@
 
-$(BUILD)/tests/%: tests/%.c $(TEST_SUP) $(LIB_OBJ)
+$(BUILD)/tests/%: tests/%.c $(TEST_SUP) $(TEST_HEADS) $(LIB_OBJ)
 	@mkdir -p $(@D); echo "  TEST  $@"
 	$(Q)$(CC) $(CFLAGS) -fno-lto -Itests/support -o $@ $< $(TEST_SUP) $(LIB_OBJ) $(LDFLAGS) $(LDLIBS) -lcriterion
 
@@ -127,7 +137,7 @@ extend: build ## add what CONTRIBUTING.md adds, in a copy, and ask it
 COUNT    ?= 10000000
 $(BUILD)/tests/exhaustive/numbers: tests/exhaustive/numbers.cc $(API_CXX:%.cc=$(BUILD)/obj/%.o)
 	@mkdir -p $(@D); echo "  TEST  $@"
-	$(Q)$(CXX) $(CXXFLAGS) -fno-lto -o $@ $^ $(LDFLAGS) -lpthread
+	$(Q)$(CXX) $(CXXFLAGS) -fno-lto -o $@ $(filter-out %.h,$^) $(LDFLAGS) -lpthread
 
 numbers-test: $(BUILD)/tests/exhaustive/numbers ## a sample of test-exhaustive
 	@$< --step 4093 --count 100000

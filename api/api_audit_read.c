@@ -244,13 +244,15 @@ static const struct api_field_row COMPANION[] = {
 /* Errors of a problem inside the body are told with their place in the body. */
 static bool move_pointer(struct api_err *err, const char *prefix)
 {
-    char inner[API_POINTER_MAX];
+    const size_t before = strlen(prefix);
+    char *const pointer = err->pointer;
 
-    if (err->has_pointer) {
-        memcpy(inner, err->pointer, sizeof inner);
-        snprintf(err->pointer, sizeof err->pointer, "%s%.*s", prefix,
-                 (int)api_utf8_cut(inner, 200), inner);
-    }
+    if (!err->has_pointer)
+        return false;
+    while (before + strlen(pointer) >= sizeof err->pointer)
+        *strrchr(pointer, '/') = '\0'; /* less is named rather than something else */
+    memmove(pointer + before, pointer, strlen(pointer) + 1);
+    memcpy(pointer, prefix, before);
     return false;
 }
 

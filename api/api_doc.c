@@ -140,6 +140,23 @@ void api_doc_close(struct api_doc *doc)
     *doc = (struct api_doc){0};
 }
 
+bool api_doc_name(const char *begin, const char *end, char name[API_POINTER_MAX])
+{
+    const size_t escape_max = strlen("\\u0041"), len = (size_t)(end - begin);
+    json_error_t e;
+    json_t *text;
+    bool fits;
+
+    if (len >= escape_max * API_POINTER_MAX)
+        return false;
+    text = tree_load(begin - 1, len + 2, JSON_DECODE_ANY, &e);
+    fits = text != NULL && json_string_length(text) < API_POINTER_MAX;
+    if (fits)
+        memcpy(name, json_string_value(text), json_string_length(text) + 1);
+    json_decref(text);
+    return fits;
+}
+
 const struct api_span *api_doc_span(const struct api_doc *doc, const json_t *node)
 {
     const json_t *mark = json_array_size(node) == 1 ? json_array_get(node, 0) : NULL;

@@ -44,27 +44,32 @@ struct scan {
 
 /* ---- saying where ---- */
 
-/* The place in the list or object that is open innermost is `named`. */
+/* What names value `index` of an open list, or the member being read of an object; false
+   where that cannot be written. */
+static bool name_of(const struct frame *f, size_t index, char name[API_POINTER_MAX])
+{
+    if (f->object)
+        return f->key != NULL && api_doc_name(f->key, f->key_end, name);
+    snprintf(name, API_POINTER_MAX, "%zu", index);
+    return true;
+}
+
+/* The place in the list or object that is open innermost is `named`; where there is no
+   room for a name, what is around it. */
 static void pointer_of(const struct scan *s, enum api_named named, char *out)
 {
     const unsigned depth = s->depth - (named == API_NAMED_AROUND && s->depth > 0);
-    char key[API_POINTER_MAX], before[API_POINTER_MAX];
+    char name[API_POINTER_MAX], before[API_POINTER_MAX];
 
     out[0] = '\0';
     for (unsigned d = 0; d < depth; d++) {
-        const struct frame *f = &s->frame[d];
         const bool last = named == API_NAMED_LAST_VALUE && d + 1 == depth;
 
+        if (!name_of(&s->frame[d], s->count[d] - last, name) ||
+            !api_pointer_fits(out, name))
+            return;
         memcpy(before, out, sizeof before);
-        if (!f->object) {
-            api_pointer_index(out, before, s->count[d] - last);
-        } else if (f->key != NULL) {
-            const size_t len = (size_t)(f->key_end - f->key);
-
-            snprintf(key, sizeof key, "%.*s",
-                     len < sizeof key ? (int)len : (int)sizeof key - 1, f->key);
-            api_pointer(out, before, key);
-        }
+        api_pointer(out, before, name);
     }
 }
 
@@ -92,7 +97,7 @@ static bool fail(struct scan *s)
     return fail_at(s, "not-json", found.named, found.at, found.what);
 }
 
-/* Inside of the string that begins at `begin`. */
+/* Inside of the string that is being read. */
 static bool fail_string(struct scan *s, const char *at, const char *what)
 {
     const bool is_name = s->next == API_NEXT_NAME || s->next == API_NEXT_NAME_OR_END;
@@ -219,20 +224,45 @@ static bool is_one_of(const struct scan *s, const char *these)
     return s->p < s->end && *s->p != '\0' && strchr(these, *s->p) != NULL;
 }
 
+static bool fail_escape(struct scan *s, const char *begin, const char *what)
+{
+    return fail_string(s, begin,
+                       s->p < s->end ? what
+                                     : "the body ends inside of this escape; it was cut "
+                                       "short");
+}
+
 /* Moves past the escape whose backslash stands at p. */
 static bool escape(struct scan *s)
 {
     const char *const begin = s->p++;
 
     if (!is_one_of(s, "\"\\/bfnrtu"))
-        return fail_string(s, begin,
+        return fail_escape(s, begin,
                            "this is no escape of JSON; a backslash is written \\\\");
     if (*s->p++ != 'u')
         return true;
     for (int k = 0; k < 4; k++, s->p++)
         if (!is_one_of(s, "0123456789abcdefABCDEF"))
-            return fail_string(s, begin, "\\u needs four hexadecimal digits");
+            return fail_escape(s, begin, "\\u needs four hexadecimal digits");
     return true;
+}
+
+/* The bytes at p are no UTF-8, or not yet: more might have made a character of them. */
+static bool fail_utf8(struct scan *s)
+{
+    static const unsigned char MORE[] = {0x80, 0xBF}; /* one of them always may follow */
+    const size_t left = (size_t)(s->end - s->p);
+    char text[4];
+
+    for (size_t k = 0; left < sizeof text && k < sizeof MORE; k++) {
+        memset(text, MORE[k], sizeof text);
+        memcpy(text, s->p, left);
+        if (api_utf8_length(text, text + sizeof text) > left)
+            return fail_string(
+                s, s->p, "the body ends inside of this character; it was cut short");
+    }
+    return fail_string(s, s->p, "a text holds bytes that are not UTF-8");
 }
 
 /* Moves past the string that begins at p; its bytes without quotes are begin … end. */
@@ -248,7 +278,7 @@ static bool string(struct scan *s, const char **begin, const char **end, bool *e
                                "a line's end, tab or other control character stands in a "
                                "text; write \\n, \\t or \\u and four digits");
         if (n == 0)
-            return fail_string(s, s->p, "a text holds bytes that are not UTF-8");
+            return fail_utf8(s);
         if (*s->p != '\\') {
             s->p += n;
             continue;

@@ -356,7 +356,8 @@ static bool says_bracket(const struct api_misread *m, struct api_mistake *found)
 {
     struct place place;
 
-    if (m->around == NULL || *m->at != (in_list(m) ? '}' : ']'))
+    if (m->around == NULL || *m->at != (in_list(m) ? '}' : ']') ||
+        (!in_list(m) && m->next == API_NEXT_VALUE))
         return false;
     place = place_of(m->body, m->around);
     return say(

@@ -37,8 +37,8 @@ struct api_mistake {
 /* Says what is wrong at m->at, in words that tell how to mend it. */
 void api_mistake_find(const struct api_misread *m, struct api_mistake *found);
 
-/* Why characters that were meant as a number are none, a clause; `meant` is the number
-   that can be read into them, or "". */
+/* Why characters that were meant as a number and are none of JSON are none, a clause;
+   `meant` is the number that can be read into them, or "". */
 enum { API_MISTAKE_NUMBER_MAX = 40 };
 const char *api_mistake_number(const char *p, size_t len,
                                char meant[API_MISTAKE_NUMBER_MAX + 4]);

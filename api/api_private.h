@@ -176,6 +176,9 @@ void api_doc_init(void);
 bool api_doc_open(struct api_ctx *ctx, const char *body, size_t len, struct api_doc *doc,
                   struct api_err *err);
 void api_doc_close(struct api_doc *doc);
+/* The name that stands between quotes at begin … end of a body, its escapes read; false
+   when no pointer has room for it, or it is no Unicode. */
+bool api_doc_name(const char *begin, const char *end, char name[API_POINTER_MAX]);
 
 /* The span that a node stands for; NULL when the node is an ordinary value. */
 const struct api_span *api_doc_span(const struct api_doc *doc, const json_t *node);
@@ -202,6 +205,8 @@ bool api_read_object(void *into, const struct api_doc *doc, const json_t *object
 /* Appends "/name" (escaped, RFC 6901) to pointer into out[API_POINTER_MAX]; returns out.
  */
 const char *api_pointer(char *out, const char *pointer, const char *name);
+/* Whether api_pointer has room for all of name: what is cut names nothing. */
+bool api_pointer_fits(const char *pointer, const char *name);
 const char *api_pointer_index(char *out, const char *pointer, size_t index);
 
 /* "a number", "an object", …: what a value is, for sentences; doc may be NULL. */

@@ -39,7 +39,8 @@ PROBLEM = {"dtype": "float32", "masks": {"causal": True}}
 def as_json(given, problem=PROBLEM):
     nested = {name: [data[r * columns:(r + 1) * columns] for r in range(rows)]
               for name, (rows, columns, data) in given.items()}
-    return json.dumps(problem | {"inputs": {"X": nested.pop("X")}, "weights": nested}).encode()
+    inputs = {"X": nested.pop("X")}
+    return json.dumps(problem | {"inputs": inputs, "weights": nested}).encode()
 
 
 def as_file(given, problem=PROBLEM):

@@ -2,7 +2,7 @@
 medians, what the second worker adds, and what it could add at most: on this machine's
 cores the clients and the threads that send run too.  With W, S and C processor seconds of
 a request in workers, in sending threads and in clients, one worker answers 1/W a second,
-and N cores at most N/(W+S+C).  Clients are processes, two for each worker, so that neither
+and N cores at most N/(W+S+C).  Clients are processes, two a worker, so that neither
 waits for them; the kernel discards what they get, so that C is small."""
 
 import multiprocessing
@@ -17,7 +17,8 @@ from bench_binary import FILE, JSON, PROBLEM, Client, as_file, as_json, tensors
 
 ROUNDS = 7
 CLIENTS = 4
-CASES = [   # what, T, its problem, how it is sent, type of both, requests a client in a round
+# What, T, its problem, how it is sent, type of both, requests a client in a round.
+CASES = [
     ("all tensors as JSON", 128, PROBLEM, as_json, JSON, 100),
     ("all tensors as JSON", 1024, PROBLEM, as_json, JSON, 8),
     ("Y alone, files both ways", 2048, PROBLEM | {"return": ["Y"]}, as_file, FILE, 20)]
@@ -35,15 +36,16 @@ def ask_when_told(port, bodies, pipe):
 
 class Server:
     def __init__(self, binary, workers, bodies):
-        self.process = subprocess.Popen([binary, "--port", "0", "--workers", str(workers)],
-                                        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-                                        text=True)
+        self.process = subprocess.Popen(
+            [binary, "--port", "0", "--workers", str(workers)],
+            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         port = int(self.process.stdout.readline().rsplit(":", 1)[1])
         self.pipes = []
         for _ in range(CLIENTS):
             here, there = multiprocessing.Pipe()
             multiprocessing.Process(target=ask_when_told, args=(port, bodies, there),
                                     daemon=True).start()
+            there.close()  # or the end of a client that dies would not be seen
             self.pipes.append(here)
         self.client_cpu = 0.0
 
@@ -56,7 +58,7 @@ class Server:
         return CLIENTS * count / (time.perf_counter() - begin)
 
     def cpu(self):
-        """Processor seconds so far: of the threads that send, of all others, of clients."""
+        """Processor seconds so far: of threads that send, of all others, of clients."""
         sending = others = 0.0
         for task in pathlib.Path(f"/proc/{self.process.pid}/task").iterdir():
             seconds = int((task / "schedstat").read_text().split()[0]) / 1e9
@@ -77,8 +79,9 @@ def main(binary):
     bodies = [send(tensors(T), problem) for _, T, problem, send, _, _ in CASES]
     servers = {workers: Server(binary, workers, bodies) for workers in (1, 2)}
     try:
-        print(f"| what | T | 1 worker, requests/s (median of {ROUNDS}) | 2 workers | 2 / 1 | "
-              f"at most, with {os.cpu_count()} cores for all |\n|---|---|---|---|---|---|")
+        print(f"| what | T | 1 worker, requests/s (median of {ROUNDS}) | 2 workers "
+              f"| 2 / 1 | at most, with {os.cpu_count()} cores for all |\n"
+              "|---|---|---|---|---|---|")
         for case, (what, T, _, _, _, count) in enumerate(CASES):
             rates = {1: [], 2: []}
             for server in servers.values():

@@ -6,6 +6,7 @@ binary=$1
 peers=${2:-}
 build=$(dirname "$binary")
 
+# With gcc, whichever compiler built the binary and the objects.
 compile() { # name, more sources and objects
     name=$1
     shift

@@ -278,16 +278,20 @@ Test(api_audit, what_does_not_fit_is_refused_before_it_is_judged)
     asked_free(&a);
 }
 
-/* In its sentence as in its pointer, which says at which companion. */
+/* In its sentence; its pointer, without room for it, says in which problem it stands: at
+   300 bytes the name alone is too long, at 240 with what the pointer begins with. */
 Test(api_audit, a_long_name_is_cut_between_characters)
 {
-    static const char *const BEFORE[] = {"", "a", "aa"};
+    static const struct {
+        const char *before;
+        size_t size;
+    } ROWS[] = {{"", 300}, {"a", 300}, {"aa", 300}, {"", 240}};
     char name[300], members[1024];
     struct asked a;
 
-    for (size_t n = 0; n < API_COUNT(BEFORE); n++) {
-        strcpy(name, BEFORE[n]);
-        while (strlen(name) + 3 < sizeof name)
+    for (size_t n = 0; n < API_COUNT(ROWS); n++) {
+        strcpy(name, ROWS[n].before);
+        while (strlen(name) + 3 < ROWS[n].size)
             strcat(name, "\xE2\x82\xAC");
         snprintf(members, sizeof members,
                  "\"candidate\":{\"S\":[[0,1],[1,0]]},\"companions\":[{\"name\":\"x\","
@@ -295,10 +299,7 @@ Test(api_audit, a_long_name_is_cut_between_characters)
                  name);
         a = audit(members);
         cr_expect_str_eq(ask_text(a.json, "type"), "/problems/unknown-field");
-        cr_expect(strncmp(ask_text(a.json, "pointer"), "/companions/0/problem/", 22) ==
-                  0);
-        cr_expect(strstr(ask_text(a.json, "pointer"), "\xEF\xBF\xBD") == NULL, "%s",
-                  ask_text(a.json, "pointer"));
+        cr_expect_str_eq(ask_text(a.json, "pointer"), "/companions/0/problem");
         cr_expect(strstr(ask_text(a.json, "detail"), "\xEF\xBF\xBD") == NULL, "%s",
                   ask_text(a.json, "detail"));
         asked_free(&a);

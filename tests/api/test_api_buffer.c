@@ -1,7 +1,13 @@
-/* test_api_buffer.c - bytes that grow, and JSON strings of any bytes. */
+/*
+ * test_api_buffer.c - bytes that grow, and JSON strings of any bytes.
+ * Not here: floats (test_api_number.c, test_api_fact.c), tensors (test_api_write.c).
+ * Start reading at written_as_slowly.
+ */
 #include "api/api_private.h"
 
 #include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const char *string_of(struct api_buffer *b, const char *text)
@@ -68,6 +74,100 @@ Test(api_buffer, any_bytes_become_valid_json)
         json_decref(json);
     }
     api_buffer_free(&b);
+}
+
+/* The text between the quotes of a JSON string, byte by byte. */
+static size_t slowly_escaped(char *out, const char *text, size_t len)
+{
+    const char *const end = text + len;
+    char *const first = out;
+
+    while (text < end) {
+        const unsigned char c = (unsigned char)*text;
+        const size_t n = api_utf8_length(text, end);
+
+        if (c >= 0x80 && n > 0) {
+            memcpy(out, text, n);
+            out += n;
+            text += n;
+            continue;
+        }
+        if (c >= 0x80)
+            out = stpcpy(out, "\xEF\xBF\xBD");
+        else if (c == '"' || c == '\\')
+            out += sprintf(out, "\\%c", c);
+        else if (c == '\b' || c == '\f' || c == '\n' || c == '\r' || c == '\t')
+            out += sprintf(out, "\\%c", "btn?fr"[c - '\b']);
+        else if (c < 0x20 || c == 0x7F)
+            out += sprintf(out, "\\u%04x", c);
+        else
+            *out++ = *text;
+        text++;
+    }
+    return (size_t)(out - first);
+}
+
+enum { WIDE = 50, WRITTEN_MAX = 6 * WIDE + 2 };
+
+/* Text and room in memory of their own sizes, so that a sanitizer sees any byte read or
+   written beside them. */
+static void written_as_slowly(const char *bytes, size_t len)
+{
+    char want[WRITTEN_MAX + 1] = "\"", *text = malloc(len + 1);
+    const size_t inside = slowly_escaped(want + 1, bytes, len);
+    struct api_buffer string = {0}, escaped = {0};
+
+    want[inside + 1] = '"';
+    memcpy(text, bytes, len);
+    text[len] = '\0';
+    string.cap = inside + 2;
+    string.p = malloc(string.cap);
+    cr_assert(api_put_string(&string, text));
+    cr_assert(string.len == inside + 2 && memcmp(string.p, want, string.len) == 0,
+              "%zu bytes: %.*s became %.*s", len, (int)len, bytes, (int)string.len,
+              string.p);
+    text = realloc(text, len + (len == 0));
+    escaped.cap = inside + (inside == 0);
+    escaped.p = malloc(escaped.cap);
+    cr_assert(api_put_escaped(&escaped, text, len));
+    cr_assert(escaped.len == inside && memcmp(escaped.p, want + 1, inside) == 0,
+              "%zu bytes: %.*s became %.*s", len, (int)len, bytes, (int)escaped.len,
+              escaped.p);
+    free(text);
+    api_buffer_free(&string);
+    api_buffer_free(&escaped);
+}
+
+/* Sixteen bytes are looked at together: every length around them, and every byte that
+   needs care at every place. */
+Test(api_buffer, what_is_written_does_not_depend_on_lengths_and_places)
+{
+    static const char *const CHARACTERS[] = {"\xC3\xA9", "\xE2\x82\xAC",
+                                             "\xF0\x9F\x98\x80", "\\\"", "\x7F\x80"};
+    char text[WIDE] = "";
+
+    for (size_t len = 0; len <= WIDE; len++) {
+        for (size_t k = 0; k < len; k++)
+            text[k] = (char)(' ' + 3 + k % 56); /* from # on, and all before \ */
+        written_as_slowly(text, len);
+        for (size_t at = 0; at < len; at++) {
+            const char plain = text[at];
+
+            for (unsigned c = 1; c < 256; c++) {
+                text[at] = (char)c;
+                written_as_slowly(text, len);
+            }
+            text[at] = plain;
+        }
+        for (size_t n = 0; n < API_COUNT(CHARACTERS); n++)
+            for (size_t at = 0; at + strlen(CHARACTERS[n]) <= len; at++) {
+                char other[WIDE];
+
+                memcpy(other, text, len);
+                memcpy(other + at, CHARACTERS[n], strlen(CHARACTERS[n]));
+                written_as_slowly(other, len);
+            }
+    }
 }
 
 Test(api_buffer, knows_utf8)

@@ -17,6 +17,47 @@ Test(api_field, pointers_are_escaped_and_cut_not_overrun)
     cr_expect(strlen(api_pointer(out, out, longer)) < API_POINTER_MAX);
 }
 
+Test(api_field, a_pointer_fits_exactly_when_it_is_not_cut)
+{
+    static const char *const LASTS[] = {"a", "~", "/"};
+
+    for (size_t c = 0; c < API_COUNT(LASTS); c++)
+        for (size_t len = API_POINTER_MAX - 8; len < API_POINTER_MAX + 8; len++) {
+            char out[API_POINTER_MAX], name[API_POINTER_MAX + 16] = "";
+            size_t want;
+
+            memset(name, 'n', len);
+            name[len] = *LASTS[c];
+            want = strlen("/x/") + len + (*LASTS[c] == 'a' ? 1 : 2);
+            api_pointer(out, "/x", name);
+            cr_expect(api_pointer_fits("/x", name) == (strlen(out) == want),
+                      "%s behind %zu: %zu bytes", LASTS[c], len, strlen(out));
+        }
+}
+
+static bool read_nothing(void *into, const struct api_doc *doc, const json_t *value,
+                         const char *pointer, struct api_err *err)
+{
+    (void)into, (void)doc, (void)value, (void)pointer, (void)err;
+    return true;
+}
+
+Test(api_field, an_unknown_name_without_room_leaves_what_is_around_it)
+{
+    static const struct api_field_row ROWS[] = {{"known", read_nothing, false}};
+    char name[API_POINTER_MAX + 1];
+    struct api_err err = {0};
+    json_t *object;
+
+    memset(name, 'n', sizeof name);
+    name[sizeof name - 1] = '\0';
+    object = json_pack("{s:i}", name, 1);
+    cr_expect(!api_read_object(NULL, NULL, object, "/x", ROWS, 1, &err));
+    cr_expect_str_eq(err.name, "unknown-field");
+    cr_expect_str_eq(err.pointer, "/x");
+    json_decref(object);
+}
+
 /* Names of characters of 1 to 4 bytes, begun at every offset: the pointer holds whole
    ones only, and as many as there is room for. */
 Test(api_field, pointers_are_cut_between_characters)

@@ -1,11 +1,13 @@
-// docker/compose.yaml against the container check, which runs the image without a Docker engine: what the
-// check runs must be what compose would start.  A setting that neither table knows fails.
+// docker/compose.yaml against the container check, which runs the image without a Docker
+// engine: what the check runs must be what compose would start.  A setting that neither
+// table knows fails.
 // Not here: running it (scripts/container-check.sh).  Start reading at SAME.
 import {existsSync, readFileSync} from 'node:fs';
 import {join} from 'node:path';
 import {parse} from 'yaml';
 
-// Of compose: the flag of `podman run` that must say the same, and how compose's value reads as one.
+// Of compose: the flag of `podman run` that must say the same, and how compose's value
+// reads as one.
 const SAME = {
   read_only: ['read-only', (value) => (value === true ? '' : null)],
   tmpfs: ['tmpfs', (list) => list.join()],
@@ -24,19 +26,22 @@ const COMPOSE_ALONE = {
   restart: (value) => (value === 'unless-stopped' ? null : `restart: ${value}`),
   build({context, dockerfile}, {root}) {
     const from = join(root, 'docker', context);
-    return existsSync(join(from, dockerfile)) && existsSync(join(from, 'Makefile')) ? null : `no ${dockerfile}`;
+    return [dockerfile, 'Makefile'].every((file) => existsSync(join(from, file))) ? null
+      : `no ${dockerfile}`;
   },
   ports([first, ...others], {dockerfile}) {
     const inside = dockerfile.match(/^EXPOSE (\d+)$/m)[1];
-    return first === `127.0.0.1:\${PORT:-${inside}}:${inside}` && others.length === 0 ? null : `ports: ${first}`;
+    const right = first === `127.0.0.1:\${PORT:-${inside}}:${inside}`;
+    return right && others.length === 0 ? null : `ports: ${first}`;
   },
   stop_grace_period(value, {help}) {
     const drain = Number(help.match(/--drain-time[\s\S]*?default (\d+)/)[1]);
-    return 1000 * parseInt(value, 10) > drain ? null : `${value}, but draining may take ${drain} ms`;
+    return 1000 * parseInt(value, 10) > drain ? null
+      : `${value}, but draining may take ${drain} ms`;
   },
   healthcheck({test, interval, timeout, retries, start_period: start}, {dockerfile}) {
-    const own = `--interval=${interval} --timeout=${timeout} --start-period=${start} --retries=${retries} `
-      + `CMD ${JSON.stringify(test.slice(1)).replaceAll(',', ', ')}`;
+    const own = `--interval=${interval} --timeout=${timeout} --start-period=${start} `
+      + `--retries=${retries} CMD ${JSON.stringify(test.slice(1)).replaceAll(',', ', ')}`;
     const image = dockerfile.replace(/\\\n\s*/g, '').match(/^HEALTHCHECK (.*)$/m)[1];
     return test[0] === 'CMD' && own === image ? null : `${own}, in the image ${image}`;
   },
@@ -44,7 +49,8 @@ const COMPOSE_ALONE = {
 
 // The flags of the check's `podman run`: name to value, '' where it has none.
 function flagsOf(script) {
-  const words = script.match(/podman run ([\s\S]*?) "\$image"/)[1].replaceAll('\\\n', ' ').split(/\s+/);
+  const command = script.match(/podman run ([\s\S]*?) "\$image"/)[1];
+  const words = command.replaceAll('\\\n', ' ').split(/\s+/);
   const flags = {};
   words.forEach((word, n) => {
     if (word.startsWith('--'))
@@ -72,5 +78,6 @@ export function compose(root, help, report) {
     report(`compose states ${key}`, key in service ? null : 'it does not');
   for (const flag of Object.keys(flags))
     report(`compose: --${flag}`, CHECK_ALONE.includes(flag)
-      || Object.values(SAME).some(([name]) => name === flag) ? null : 'compose does not set it');
+      || Object.values(SAME).some(([name]) => name === flag) ? null
+      : 'compose does not set it');
 }

@@ -305,7 +305,12 @@ async function main() {
   } finally {
     child.kill('SIGTERM');
   }
-  await draining(await start(binary, '--drain-wait', '3000'), send, answerWrong, check);
+  const second = await start(binary, '--drain-wait', '3000');
+  try {
+    await draining(second, send, answerWrong, check);
+  } finally {
+    second.child.kill('SIGKILL');
+  }
   console.log(`${passed} passed, ${failed} failed`);
   return failed > 0 ? 1 : 0;
 }

@@ -228,9 +228,20 @@ def absolute_target(server):
     assert server.ask("GET", "http://t:80/health/live?x=1").status == 200
 
 
+def version_not_spoken(server):
+    """What the documents say of the one answer that is the HTTP library's own."""
+    with server.connect() as wire:
+        wire.send(b"GET /health/live HTTP/3.0\r\nHost: t\r\n\r\n")
+        answer = wire.response()
+        assert answer.status == 505, answer.status
+        assert answer["x-request-id"] is None, answer.headers
+        assert wire.is_closed()
+    assert server.works(), "the next request"
+
+
 TESTS = [both_framings, host_once, content_length_values, content_length_twice,
          header_name_with_blank, header_control_character, transfer_codings, chunked_body,
          chunked_malformed, pipelined, pipelined_mixed, keep_alive, http_1_0, connection_close,
          get_with_body, refused_small_body_keeps_connection, one_byte_at_a_time,
          expect_continue, expect_refused, expect_unknown, uri_too_long, headers_too_large,
-         refused_answer_survives_sender, garbage, absolute_target]
+         refused_answer_survives_sender, garbage, absolute_target, version_not_spoken]
