@@ -16,25 +16,6 @@ const double API_WHOLE_MAX = 9007199254740992.0;
 
 /* ---- pointers ---- */
 
-const char *api_pointer(char *out, const char *pointer, const char *name)
-{
-    char made[API_POINTER_MAX];
-    size_t len = (size_t)snprintf(made, sizeof made, "%s/", pointer);
-
-    for (; *name != '\0' && len + (*name == '~' || *name == '/') + 1 < sizeof made;
-         name++) {
-        if (*name == '~' || *name == '/') {
-            made[len++] = '~';
-            made[len++] = *name == '~' ? '0' : '1';
-        } else {
-            made[len++] = *name;
-        }
-    }
-    made[len < sizeof made ? len : sizeof made - 1] = '\0';
-    made[api_utf8_cut(made, sizeof made)] = '\0';
-    return memcpy(out, made, sizeof made);
-}
-
 bool api_pointer_fits(const char *pointer, const char *name)
 {
     size_t len = strlen(pointer) + 1;
@@ -42,6 +23,23 @@ bool api_pointer_fits(const char *pointer, const char *name)
     for (; *name != '\0'; name++)
         len += *name == '~' || *name == '/' ? 2 : 1;
     return len < API_POINTER_MAX;
+}
+
+const char *api_pointer(char *out, const char *pointer, const char *name)
+{
+    char made[API_POINTER_MAX];
+    size_t len = (size_t)snprintf(made, sizeof made, "%s", pointer);
+
+    if (api_pointer_fits(pointer, name)) {
+        made[len++] = '/';
+        for (; *name != '\0'; name++) {
+            if (*name == '~' || *name == '/')
+                made[len++] = '~';
+            made[len++] = *name == '~' ? '0' : *name == '/' ? '1' : *name;
+        }
+        made[len] = '\0';
+    }
+    return memcpy(out, made, sizeof made);
 }
 
 const char *api_pointer_index(char *out, const char *pointer, size_t index)
@@ -78,9 +76,8 @@ bool api_read_object(void *into, const struct api_doc *doc, const json_t *object
                 row = &rows[n];
         api_pointer(place, pointer, key);
         if (row == NULL)
-            return api_fail_unknown(err, "unknown-field",
-                                    api_pointer_fits(pointer, key) ? place : pointer, key,
-                                    name_of_row, rows, count);
+            return api_fail_unknown(err, "unknown-field", place, key, name_of_row, rows,
+                                    count);
         if (!row->read(into, doc, value, place, err))
             return false;
     }

@@ -203,7 +203,7 @@ bool api_read_object(void *into, const struct api_doc *doc, const json_t *object
                      const char *pointer, const struct api_field_row *rows, size_t count,
                      struct api_err *err);
 /* Appends "/name" (escaped, RFC 6901) to pointer into out[API_POINTER_MAX]; returns out.
- */
+   Where a name is too long the pointer stays as it is: what is around it is there. */
 const char *api_pointer(char *out, const char *pointer, const char *name);
 /* Whether api_pointer has room for all of name: what is cut names nothing. */
 bool api_pointer_fits(const char *pointer, const char *name);

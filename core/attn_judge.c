@@ -11,7 +11,8 @@
  * number carries that bound for its own terms, with SLACK steps more for what is done
  * after the sum.  exp multiplies an absolute error of its argument into a relative one of
  * its value, so weights carry the size of their logits.  Nothing here is tuned: the
- * bounds grow with d_k and T as the theory says.
+ * bounds grow with d_k and T as the theory says.  Where results are not normal numbers
+ * each operation may also lose a part of the smallest one (Higham, section 2.2).
  */
 #include "core/attn_judge.h"
 
@@ -29,6 +30,13 @@ double attn_judge_eps(enum attn_dtype dtype)
 double attn_judge_tiny(enum attn_dtype dtype)
 {
     return dtype == ATTN_F32 ? 1e-35 : 1e-300;
+}
+
+/* What n operations may lose where their results are not normal numbers: each at most the
+   smallest number that there is, whatever the size of its terms. */
+static double underflow(enum attn_dtype dtype, double n)
+{
+    return (n + SLACK) * (dtype == ATTN_F32 ? (double)FLT_TRUE_MIN : DBL_TRUE_MIN);
 }
 
 bool attn_judge_near(double got, struct attn_judged want)
@@ -55,7 +63,7 @@ static void times(const struct attn_tensor *x, size_t row, size_t width,
     for (size_t c = 0; c < n; c++) {
         const double start = bias->p ? attn_number(bias, col + c) : 0.0;
 
-        out[c] = (struct attn_judged){start, step * fabs(start)};
+        out[c] = (struct attn_judged){start, fabs(start)};
     }
     for (size_t k = 0; k < width; k += TERMS) {
         const size_t some = width - k < TERMS ? width - k : TERMS;
@@ -63,10 +71,12 @@ static void times(const struct attn_tensor *x, size_t row, size_t width,
         for (size_t m = 0; m < some; m++) {
             const double v = attn_number(x, row + k + m);
 
-            term[m] = (struct attn_term){v, step * fabs(v), (k + m) * w->dim[1] + col};
+            term[m] = (struct attn_term){v, fabs(v), (k + m) * w->dim[1] + col};
         }
         attn_judge_add_terms(w, some, term, n, out);
     }
+    for (size_t c = 0; c < n; c++)
+        out[c].error = step * out[c].error + underflow(x->dtype, (double)width);
 }
 
 static void project(const struct attn_problem *p, enum attn_input X, enum attn_input W,
@@ -244,7 +254,8 @@ static struct attn_judged raw_dot(const struct attn_problem *p, const double *q,
     const double sum = attn_judge_dot(K, from, n, q, &size);
 
     return (struct attn_judged){sum,
-                                ((double)n + SLACK) * attn_judge_eps(p->dtype) * size};
+                                ((double)n + SLACK) * attn_judge_eps(p->dtype) * size +
+                                    underflow(p->dtype, (double)n)};
 }
 
 static struct attn_judged raw_of(const struct attn_problem *p, const struct attn_trace *t,
@@ -264,7 +275,7 @@ struct attn_judged attn_judge_score(const struct attn_problem *p, struct attn_ju
     const double eps = attn_judge_eps(p->dtype);
     struct attn_judged s = {raw.value * factor, raw.error * fabs(factor)};
 
-    s.error += SLACK * eps * fabs(s.value);
+    s.error += SLACK * eps * fabs(s.value) + underflow(p->dtype, 0.0);
     if (cap > 0.0) /* |d/ds cap tanh(s/cap)| <= 1 */
         s = (struct attn_judged){cap * tanh(s.value / cap), s.error + SLACK * eps * cap};
     return s;
@@ -395,6 +406,8 @@ void attn_judge_mix(const struct attn_problem *p, const struct attn_trace *t, si
         attn_judge_add_terms(V, terms, term, p->d.d_v, out);
         terms = 0;
     }
+    for (size_t c = 0; c < p->d.d_v; c++)
+        out[c].error += underflow(p->dtype, (double)n);
 }
 
 void attn_judge_output(const struct attn_problem *p, const struct attn_trace *t, size_t b,

@@ -246,3 +246,52 @@ Test(attn_audit, gradients_are_reported_as_their_check_says)
     make_run_free(&r);
     make_free(&m);
 }
+
+static void scale_input(struct made *m, enum attn_input in, double by)
+{
+    const struct attn_tensor *t = &m->p.in[in];
+
+    for (size_t n = 0; n < attn_tensor_count(t); n++)
+        if (t->dtype == ATTN_F64)
+            ((double *)t->p)[n] *= by;
+        else
+            ((float *)t->p)[n] = (float)((double)((float *)t->p)[n] * by);
+}
+
+/* Results that are not normal numbers, or 0 where they would be smaller. */
+Test(attn_audit, a_layer_of_tiny_numbers_passes)
+{
+    static const struct {
+        enum attn_dtype dtype;
+        double x, w, w_o;
+    } cases[] = {
+        {ATTN_F32, 1e-30, 1e-30, 1.0},   {ATTN_F32, 1e-20, 1e-20, 1.0},
+        {ATTN_F32, 1e-38, 1.0, 1e30},    {ATTN_F32, 1e-42, 1.0, 1.0},
+        {ATTN_F64, 1e-160, 1e-155, 1.0}, {ATTN_F64, 1e-309, 1.0, 1e30},
+        {ATTN_F64, 1e-322, 1.0, 1e10},
+    };
+    const struct attn_dims d =
+        MAKE_DIMS(9, 9, 11, .B = 2, .d_k = 3, .d_v = 4, .h = 2, .h_kv = 1);
+
+    for (size_t n = 0; n < ATTN_COUNT(cases); n++)
+        for (int path = ATTN_PATH_DENSE; path <= ATTN_PATH_TILED; path++) {
+            struct made m;
+            struct ran r;
+            struct audited a;
+
+            make_plain(&m, n, cases[n].dtype, ATTN_SELF, d);
+            scale_input(&m, ATTN_IN_X, cases[n].x);
+            for (int in = ATTN_IN_W_Q; in <= ATTN_IN_W_V; in++)
+                scale_input(&m, (enum attn_input)in, cases[n].w);
+            scale_input(&m, ATTN_IN_W_O, cases[n].w_o);
+            make_prepare(&m);
+            make_run_all(&m.p, (enum attn_path)path, NULL, &r);
+            a = make_audit(&m.p, &r, ATTN_AUDIT_FULL, 1, NULL);
+            if (!a.ok || a.audit.status != ATTN_PASS)
+                make_audit_print(&a.audit);
+            cr_assert(a.ok);
+            cr_assert_eq(a.audit.status, ATTN_PASS, "case %zu, path %d", n, path);
+            make_run_free(&r);
+            make_free(&m);
+        }
+}
