@@ -107,7 +107,7 @@ deps-ci: deps ## the packages of the slower suites as well
 	@sh scripts/deps.sh $(DEPS_CI)
 
 # ---- running --------------------------------------------------------------------------------
-PORT     ?= 8080
+PORT     ?= $(if $(ATTENTIOND_PORT),$(ATTENTIOND_PORT),8080)
 
 run: deps ## install what is missing, build, start on 127.0.0.1:$(PORT)
 	@$(MAKE) --no-print-directory -j$(JOBS) build
