@@ -36,11 +36,31 @@ const struct {
     {always, api_lanes::one_by_one<float>},
 };
 
+enum { COUNT = sizeof WAYS / sizeof WAYS[0] };
+
+/* Asked once: in a virtual machine a question to the processor takes microseconds. */
+struct usable_ways {
+    bool is[COUNT];
+
+    usable_ways()
+    {
+        for (std::size_t way = 0; way < COUNT; way++)
+            is[way] = WAYS[way].usable();
+    }
+};
+
+bool is_usable(std::size_t way)
+{
+    static const usable_ways usable;
+
+    return way < COUNT && usable.is[way];
+}
+
 std::size_t best_way()
 {
     std::size_t way = 0;
 
-    while (!WAYS[way].usable())
+    while (!is_usable(way))
         way++;
     return way;
 }
@@ -51,7 +71,7 @@ extern "C" {
 
 char *api_number_run_f32_way(size_t way, char *out, const float *x, size_t count)
 {
-    if (way >= sizeof WAYS / sizeof WAYS[0] || !WAYS[way].usable())
+    if (!is_usable(way))
         return nullptr;
     return WAYS[way].put(out, x, count) - (count > 0);
 }
