@@ -32,7 +32,7 @@ enum {
 };
 
 struct srv_config {
-    const char *host, *cors_origins, *log;
+    const char *host, *cors_origins, *log, *affinity;
     int64_t port, workers, io_threads, queue_max, connection_max;
     int64_t body_max_bytes, body_total_max_bytes, memory_max_bytes, answer_max_bytes;
     int64_t deadline_ms, idle_timeout_s, request_timeout_s, drain_time_ms, drain_wait_ms;
@@ -62,6 +62,21 @@ size_t srv_lend_max(const struct srv_config *config, const struct srv_machine *m
 size_t srv_cgroup_memory_bytes(const char *root);
 unsigned srv_cgroup_cores(const char *root);
 
+/* ---- threads and memory that stay together: srv_lane.c ---- */
+
+struct srv_lanes {
+    unsigned count;
+    bool are_cores; /* the threads of a lane are bound to a core: */
+    int core[SRV_THREADS_MAX];
+};
+struct srv_lanes srv_lanes_plan(const struct srv_config *config,
+                                const struct srv_machine *machine);
+void srv_lane_enter(const struct srv_lanes *lanes, unsigned lane);
+bool srv_lane_of_core(const struct srv_lanes *lanes, int core, unsigned *lane);
+unsigned srv_lane(void);
+
+/* ---- what is held, and what is kept for the next request: srv_buffers.c ---- */
+
 /* Bytes of bodies and answers that exist at this moment, over all requests. */
 struct srv_held {
     atomic_size_t bytes;
@@ -79,6 +94,7 @@ enum srv_shelf_state { SRV_SHELF_EMPTY, SRV_SHELF_FULL, SRV_SHELF_BUSY };
 struct srv_shelf {
     _Atomic(enum srv_shelf_state) state;
     atomic_size_t cap;        /* of the buffer; a hint unless the shelf is one's own */
+    atomic_uint lane;         /* of whoever gave it; likewise                        */
     struct api_buffer buffer; /* of whoever made the state BUSY                      */
 };
 struct srv_buffers {
@@ -104,17 +120,19 @@ void srv_spares_free(struct srv_spares *spares);
 
 struct srv_task {
     struct srv_task *next;
+    int64_t since_us; /* pushed at */
 };
 /* *ctx is the worker's; the function may put another in its place. */
 typedef void srv_task_fn(void *arg, struct srv_task *task, struct api_ctx **ctx);
 
 struct srv_pool;
 struct srv_pool *srv_pool_new(unsigned workers, unsigned queue_max,
+                              const struct srv_lanes *lanes,
                               const struct api_limits *limits, srv_task_fn *run,
                               void *arg);
 unsigned srv_pool_busy(struct srv_pool *pool);
 bool srv_pool_reserve(struct srv_pool *pool);
-void srv_pool_push(struct srv_pool *pool, struct srv_task *task);
+void srv_pool_push(struct srv_pool *pool, struct srv_task *task, bool elsewhere);
 void srv_pool_parallel(void *pool, size_t count, api_piece_fn *fn, void *arg);
 void srv_pool_free(struct srv_pool *pool);
 
@@ -312,13 +330,17 @@ void srv_work_light(struct srv_request *request);
 /* ---- what an I/O thread has of its own: srv_request.c ---- */
 
 struct srv_io {
-    _Alignas(64) struct api_ctx *ctx; /* a cache line a thread */
-    struct srv_request *free;         /* records between requests */
+    _Alignas(64) struct srv_server *server; /* a cache line a thread */
+    struct MHD_Daemon *daemon;
+    struct api_ctx *ctx;
+    struct srv_request *free; /* records between requests                */
     unsigned free_count;
+    atomic_ulong started, closed; /* connections, since the thread began */
 };
-struct srv_io *srv_io_mine(struct srv_server *server);
+void srv_io_enter(struct srv_io *io);
+struct srv_io *srv_io_mine(void);
 
-/* ---- the whole: srv_http.c, srv_listen.c, srv_main.c ---- */
+/* ---- the whole: srv_http.c, srv_listen.c, srv_accept.c, srv_main.c ---- */
 
 struct srv_server {
     struct srv_config config;
@@ -329,22 +351,23 @@ struct srv_server {
     struct srv_packers packers;
     struct srv_pool *pool;
     struct srv_watch *watch;
-    struct MHD_Daemon *daemon;
+    struct srv_accept *accept;
+    struct srv_lanes lanes;
     struct srv_spares spares;
     struct srv_io io[SRV_THREADS_MAX];
-    atomic_uint io_used;
     atomic_uint in_flight; /* from the request line to the last byte sent      */
     atomic_bool draining;  /* ready answers 503                                */
     atomic_bool closing;   /* the listen socket is closed: answers end theirs  */
     atomic_bool abandoned; /* drain time is over: nothing more is computed     */
 };
 
-bool srv_http_start(struct srv_server *server, int listen_fd);
+bool srv_http_start(struct srv_server *server);
 struct srv_connection *srv_connection_of(struct MHD_Connection *mhd);
-int srv_http_quiesce(struct srv_server *server);
 void srv_http_stop(struct srv_server *server);
 
 int srv_listen(const struct srv_config *config, char *url, size_t url_size, FILE *errors);
+struct srv_accept *srv_accept_new(struct srv_server *server, int listen_fd);
+void srv_accept_free(struct srv_accept *accept);
 void srv_address_text(const struct sockaddr *address, char *text, size_t size);
 
 int64_t srv_now_us(void);

@@ -42,15 +42,6 @@ bool srv_held_over(struct srv_held *held)
     return atomic_load(&held->bytes) > held->max;
 }
 
-/* Whether `a` serves a wish for `want` bytes better than `b`: the smallest that is large
-   enough, else the largest. */
-static bool fits_better(size_t a, size_t b, size_t want)
-{
-    if (a >= want)
-        return b < want || a < b;
-    return b < want && a > b;
-}
-
 /* A large buffer is not tied up by a small use of it. */
 static bool is_waste(size_t cap, size_t use)
 {
@@ -62,19 +53,52 @@ static size_t shelf_cap(struct srv_shelf *shelf)
     return atomic_load_explicit(&shelf->cap, memory_order_relaxed);
 }
 
+/* How well a buffer serves a wish: one that is large enough before others, of those the
+   smallest, of the others the largest; within a factor of two one of the same lane. */
+struct fit {
+    bool enough;
+    int size; /* less is better */
+    bool near;
+};
+
+static struct fit fit_of(struct srv_shelf *shelf, size_t cap, size_t want)
+{
+    const int log2 = 63 - __builtin_clzll(cap);
+
+    return (struct fit){
+        .enough = cap >= want,
+        .size = cap >= want ? log2 : -log2,
+        .near = atomic_load_explicit(&shelf->lane, memory_order_relaxed) == srv_lane(),
+    };
+}
+
+static bool fits_better(struct fit a, struct fit b)
+{
+    if (a.enough != b.enough)
+        return a.enough;
+    return a.size != b.size ? a.size < b.size : a.near && !b.near;
+}
+
 /* The full shelf that serves the wish best at this moment; NULL when none does. */
 static struct srv_shelf *shelf_choose(struct srv_buffers *buffers, size_t want)
 {
     struct srv_shelf *best = NULL;
+    struct fit best_fit = {0};
 
     for (size_t b = 0; b < SRV_WARM_MAX; b++) {
         struct srv_shelf *const shelf = &buffers->shelf[b];
         const size_t cap = shelf_cap(shelf);
+        struct fit fit;
 
-        if (cap > 0 && (best == NULL || fits_better(cap, shelf_cap(best), want)))
+        if (cap == 0 || is_waste(cap, want))
+            continue;
+        fit = fit_of(shelf, cap, want);
+        if (best == NULL || fits_better(fit, best_fit)) {
             best = shelf;
+            best_fit = fit;
+        }
     }
-    return best != NULL && !is_waste(shelf_cap(best), want) ? best : NULL;
+    return best;
 }
 
 /* Whether the shelf was in this state and is the caller's now. */
@@ -125,6 +149,7 @@ static bool shelf_put(struct srv_buffers *buffers, const struct api_buffer *buff
         if (shelf_cap(shelf) > 0 || !shelf_claim(shelf, SRV_SHELF_EMPTY))
             continue;
         shelf->buffer = *buffer;
+        atomic_store(&shelf->lane, srv_lane());
         atomic_store(&shelf->cap, buffer->cap);
         atomic_store(&shelf->state, SRV_SHELF_FULL);
         return true;
@@ -184,11 +209,17 @@ void srv_buffers_free(struct srv_buffers *buffers)
     atomic_store(&buffers->bytes, 0);
 }
 
+/* The places, from that of the calling thread's lane on. */
+static _Atomic(struct api_ctx *) *spare_at(struct srv_spares *spares, size_t n)
+{
+    return &spares->ctx[(srv_lane() + n) % COUNT(spares->ctx)];
+}
+
 /* NULL when all are in use. */
 struct api_ctx *srv_spares_take(struct srv_spares *spares)
 {
     for (size_t n = 0; n < COUNT(spares->ctx); n++) {
-        struct api_ctx *const ctx = atomic_exchange(&spares->ctx[n], NULL);
+        struct api_ctx *const ctx = atomic_exchange(spare_at(spares, n), NULL);
 
         if (ctx != NULL)
             return ctx;
@@ -203,7 +234,7 @@ void srv_spares_give(struct srv_spares *spares, struct api_ctx *ctx)
     for (size_t n = 0; n < COUNT(spares->ctx); n++) {
         struct api_ctx *none = NULL;
 
-        if (atomic_compare_exchange_strong(&spares->ctx[n], &none, ctx))
+        if (atomic_compare_exchange_strong(spare_at(spares, n), &none, ctx))
             return;
     }
     api_ctx_free(ctx);

@@ -33,6 +33,11 @@ static bool any_host(const char *text)
     return *text != '\0';
 }
 
+static bool affinity_kind(const char *text)
+{
+    return strcmp(text, "auto") == 0 || strcmp(text, "off") == 0;
+}
+
 static bool log_kind(const char *text)
 {
     return strcmp(text, "json") == 0 || strcmp(text, "off") == 0;
@@ -49,6 +54,9 @@ static const struct srv_option OPTIONS[] = {
       "requests computed at once; with the I/O threads at most 32" },
     { "io-threads", FIELD(io_threads), NULL, NULL, 2, 1, 31, "threads", NULL,
       "threads that read requests, send answers and compute what is cheap" },
+    { "affinity", FIELD(affinity), "auto", affinity_kind, 0, 0, 0, "auto|off", NULL,
+      "auto: where I/O threads, workers and cores are equally many, each core has one of "
+      "both to itself" },
     { "queue-max", FIELD(queue_max), NULL, NULL, 256, 1, 65536, "requests", NULL,
       "requests that may wait for a worker; one more is answered 503" },
     { "connection-max", FIELD(connection_max), NULL, NULL, SRV_DERIVED, 8, 1000000,

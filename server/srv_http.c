@@ -90,9 +90,9 @@ static void write_preflight(struct srv_request *request)
         .status = MHD_HTTP_NO_CONTENT, .allow = request->allow, .out = &request->out};
 }
 
-/* Suspends the connection until a worker has written the reply; false = the queue is
-   full. */
-static bool hand_to_worker(struct srv_request *request)
+/* Suspends the connection until a worker has written the reply, `elsewhere` one of another
+   lane if one is idle; false = the queue is full. */
+static bool hand_to_worker(struct srv_request *request, bool elsewhere)
 {
     struct srv_server *const server = request->server;
 
@@ -102,7 +102,7 @@ static bool hand_to_worker(struct srv_request *request)
     request->queued_us = srv_now_us();
     request->deadline_us = request->queued_us + server->config.deadline_ms * 1000;
     MHD_suspend_connection(request->mhd);
-    srv_pool_push(server->pool, &request->task);
+    srv_pool_push(server->pool, &request->task, elsewhere);
     return true;
 }
 
@@ -116,7 +116,7 @@ static enum MHD_Result on_complete(struct srv_request *request)
 
         if (!worker_first && srv_work_here(request))
             return send_reply(request);
-        if (hand_to_worker(request))
+        if (hand_to_worker(request, worker_first))
             return MHD_YES;
         if (worker_first && srv_work_here(request))
             return send_reply(request);
@@ -218,54 +218,60 @@ static void on_end(void *server_arg, struct MHD_Connection *mhd, void **request_
     atomic_fetch_sub(&server->in_flight, 1);
 }
 
-static void on_connection(void *server_arg, struct MHD_Connection *mhd, void **context,
+static void on_connection(void *io_arg, struct MHD_Connection *mhd, void **context,
                           enum MHD_ConnectionNotificationCode code)
 {
-    struct srv_server *const server = server_arg;
+    struct srv_io *const io = io_arg;
+    struct srv_server *const server = io->server;
 
     if (code == MHD_CONNECTION_NOTIFY_STARTED) {
+        srv_io_enter(io);
+        atomic_fetch_add(&io->started, 1);
         const union MHD_ConnectionInfo *info =
             MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD);
 
         *context = srv_watch_open(server->watch, info->connect_fd);
-    } else if (*context != NULL) {
-        srv_watch_close(server->watch, *context);
-        *context = NULL;
+        return;
     }
+    atomic_fetch_add(&io->closed, 1);
+    if (*context != NULL)
+        srv_watch_close(server->watch, *context);
+    *context = NULL;
 }
 
-/* Starts the I/O threads on a listening socket. */
-bool srv_http_start(struct srv_server *server, int listen_fd)
+/* Starts an I/O thread, which waits for connections that it is given. */
+static struct MHD_Daemon *daemon_start(struct srv_server *server, struct srv_io *io)
 {
-    const unsigned threads = (unsigned)server->config.io_threads;
-    struct MHD_OptionItem pool[] = {
-        {threads > 1 ? MHD_OPTION_THREAD_POOL_SIZE : MHD_OPTION_END, threads, NULL},
-        {MHD_OPTION_END, 0, NULL},
-    };
+    return MHD_start_daemon(
+        MHD_USE_EPOLL_INTERNAL_THREAD | MHD_USE_NO_LISTEN_SOCKET |
+            MHD_ALLOW_SUSPEND_RESUME,
+        0, NULL, NULL, on_request, server, MHD_OPTION_STRICT_FOR_CLIENT, 1,
+        MHD_OPTION_CONNECTION_LIMIT, (unsigned)server->config.connection_max,
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_BYTES,
+        MHD_OPTION_CONNECTION_MEMORY_INCREMENT, (size_t)CONNECTION_STEP_BYTES,
+        MHD_OPTION_URI_LOG_CALLBACK, on_line, server, MHD_OPTION_NOTIFY_COMPLETED, on_end,
+        server, MHD_OPTION_NOTIFY_CONNECTION, on_connection, io, MHD_OPTION_END);
+}
 
+/* Starts the I/O threads; false when one cannot be had. */
+bool srv_http_start(struct srv_server *server)
+{
     if (!srv_library_setup(server))
         return false;
-    server->daemon = MHD_start_daemon(
-        MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL,
-        on_request, server, MHD_OPTION_LISTEN_SOCKET, listen_fd,
-        MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_CONNECTION_LIMIT,
-        (unsigned)server->config.connection_max, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
-        (size_t)CONNECTION_BYTES, MHD_OPTION_CONNECTION_MEMORY_INCREMENT,
-        (size_t)CONNECTION_STEP_BYTES, MHD_OPTION_URI_LOG_CALLBACK, on_line, server,
-        MHD_OPTION_NOTIFY_COMPLETED, on_end, server, MHD_OPTION_NOTIFY_CONNECTION,
-        on_connection, server, MHD_OPTION_ARRAY, pool, MHD_OPTION_END);
-    return server->daemon != NULL;
-}
+    for (int64_t t = 0; t < server->config.io_threads; t++) {
+        struct srv_io *const io = &server->io[t];
 
-/* Stops accepting; returns the listening socket, now the caller's to close. */
-int srv_http_quiesce(struct srv_server *server)
-{
-    return MHD_quiesce_daemon(server->daemon);
+        io->server = server;
+        io->daemon = daemon_start(server, io);
+        if (io->daemon == NULL)
+            return false;
+    }
+    return true;
 }
 
 /* Closes every connection and ends the I/O threads.  None may be with a worker. */
 void srv_http_stop(struct srv_server *server)
 {
-    MHD_stop_daemon(server->daemon);
-    server->daemon = NULL;
+    for (int64_t t = 0; t < server->config.io_threads; t++)
+        MHD_stop_daemon(server->io[t].daemon);
 }

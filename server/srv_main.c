@@ -34,6 +34,7 @@ static void limits_set(struct srv_server *server, const struct srv_machine *mach
     };
     server->held.max = (size_t)config->body_total_max_bytes;
     server->buffers.max_bytes = machine->memory_bytes / 16;
+    server->lanes = srv_lanes_plan(config, machine);
     server->spares.lend_max_bytes = srv_lend_max(config, machine);
     srv_log_open(&server->log, config->log[0] == 'j', STDERR_FILENO);
 }
@@ -56,7 +57,7 @@ static bool parts_start(struct srv_server *server)
         srv_spares_give(&server->spares, spare);
     }
     server->pool = srv_pool_new((unsigned)config->workers, (unsigned)config->queue_max,
-                                &server->limits, srv_task_run, server);
+                                &server->lanes, &server->limits, srv_task_run, server);
     server->watch = srv_watch_new(server);
     return server->pool != NULL && server->watch != NULL;
 }
@@ -138,13 +139,10 @@ static void wait_quiet(struct srv_server *server, int64_t until_us)
 static bool drain(struct srv_server *server)
 {
     const int64_t end_us = srv_now_us() + server->config.drain_time_ms * 1000;
-    int listen_fd;
 
     atomic_store(&server->draining, true);
     sleep_ms(server->config.drain_wait_ms);
-    listen_fd = srv_http_quiesce(server);
-    if (listen_fd >= 0)
-        close(listen_fd);
+    srv_accept_free(server->accept);
     atomic_store(&server->closing, true);
     wait_quiet(server, end_us - LAST_MS * 1000);
     if (!is_quiet(server)) {
@@ -190,7 +188,8 @@ static int serve(struct srv_server *server, const struct srv_machine *machine)
     srv_log_event(&server->log, "start",
                   "\"version\":\"%s\",\"url\":\"%s\",\"workers\":%d", API_VERSION, url,
                   (int)server->config.workers);
-    if (!parts_start(server) || !srv_http_start(server, listen_fd)) {
+    if (!parts_start(server) || !srv_http_start(server) ||
+        (server->accept = srv_accept_new(server, listen_fd)) == NULL) {
         fprintf(stderr,
                 "attentiond: not enough memory, threads or open files to start\n");
         _exit(EXIT_FAILURE); /* a library that lacks threads waits for them at exit */

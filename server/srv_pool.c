@@ -1,12 +1,23 @@
 /*
  * srv_pool.c - a fixed number of workers, a bounded queue, and help for large problems.
- * Not here: what a task does (srv_http.c); how work is cut into pieces (core/).
- * Start reading at worker_main.
+ * Not here: what a task does (srv_work.c); how work is cut into pieces (core/).
+ * Start reading at lane_choose.
+ *
+ * The queue is in lanes (srv_lane.c).  A worker whose own lane is empty for the moment
+ * leaves tasks of others alone for a little while, as their own workers have what they need
+ * in their caches: delay scheduling (Zaharia et al. 2010, section 3).
  */
 #include "server/srv.h"
 
 #include <assert.h>
 #include <stdlib.h>
+#include <time.h>
+
+enum {
+    ELSEWHERE_US = 500,  /* until a task may be taken by a worker of another lane,    */
+    LATELY_US = 5000,    /* if that one had a task of its own so short a time ago     */
+    PATIENCE_US = 20000, /* until it goes before that worker's own, which came later  */
+};
 
 /* One call of srv_pool_parallel: on its caller's stack until no helper is inside. */
 struct shared_work {
@@ -19,25 +30,38 @@ struct shared_work {
     pthread_cond_t left;
 };
 
+struct lane {
+    struct srv_task *first, *last;
+};
+
+enum worker_state {
+    AT_WORK,  /* or about to look for some                             */
+    WATCHING, /* asleep until a task of another lane may be taken      */
+    IDLE      /* asleep until there is a task, shared work, or the end */
+};
+
+struct worker {
+    struct srv_pool *pool;
+    unsigned lane;
+    struct api_ctx *ctx;
+    pthread_t thread;
+    int64_t own_us;          /* when it last finished a task of its lane */
+    enum worker_state state; /* under the pool's lock                    */
+    pthread_cond_t woken;
+};
+
 struct srv_pool {
     pthread_mutex_t lock;
-    pthread_cond_t changed; /* a task, shared work, or the end */
-    struct srv_task *first, *last;
+    const struct srv_lanes *lanes;
+    struct lane lane[SRV_THREADS_MAX];
     struct shared_work *shared;
     atomic_uint queued;  /* reserved places, filled or not  */
     atomic_uint running; /* workers with a task or a piece  */
-    unsigned queue_max, workers, idle;
+    unsigned queue_max, workers, started;
     bool ending;
     srv_task_fn *run;
     void *arg;
-    pthread_t thread[SRV_THREADS_MAX];
-    struct api_ctx *ctx[SRV_THREADS_MAX];
-    unsigned started;
-};
-
-struct worker_start {
-    struct srv_pool *pool;
-    struct api_ctx **ctx;
+    struct worker worker[SRV_THREADS_MAX];
 };
 
 /* Takes pieces until there are none, or until `idle_only` and a request waits for a
@@ -82,56 +106,124 @@ static void help(struct srv_pool *pool, struct shared_work *work)
         pthread_cond_signal(&work->left);
 }
 
-static void *worker_main(void *start)
+/* The lane of another worker whose first task has waited longest; NULL when none has one.
+   With the lock held. */
+static struct lane *lane_elsewhere(struct srv_pool *pool, const struct lane *own)
 {
-    struct srv_pool *const pool = ((struct worker_start *)start)->pool;
-    struct api_ctx **const ctx = ((struct worker_start *)start)->ctx;
+    struct lane *oldest = NULL;
 
-    free(start);
+    for (unsigned l = 0; l < pool->lanes->count; l++) {
+        struct lane *const lane = &pool->lane[l];
+
+        if (lane != own && lane->first != NULL &&
+            (oldest == NULL || lane->first->since_us < oldest->first->since_us))
+            oldest = lane;
+    }
+    return oldest;
+}
+
+/* The lane whose first task a worker does next, with the lock held.  NULL: there is none,
+   or none before *until_us. */
+static struct lane *lane_choose(struct srv_pool *pool, const struct worker *worker,
+                                int64_t *until_us)
+{
+    struct lane *const own = &pool->lane[worker->lane];
+    struct lane *const other = lane_elsewhere(pool, own);
+    int64_t now;
+
+    *until_us = INT64_MAX;
+    if (other == NULL)
+        return own->first != NULL ? own : NULL;
+    if (own->first != NULL)
+        return other->first->since_us + PATIENCE_US < own->first->since_us ? other : own;
+    now = srv_now_us();
+    *until_us = other->first->since_us;
+    if (now - worker->own_us < LATELY_US)
+        *until_us += ELSEWHERE_US;
+    return *until_us <= now ? other : NULL;
+}
+
+/* Does the first task of a lane.  Called and left with the lock held. */
+static void task_run(struct worker *worker, struct lane *lane)
+{
+    struct srv_pool *const pool = worker->pool;
+    struct srv_task *const task = lane->first;
+
+    lane->first = task->next;
+    pthread_mutex_unlock(&pool->lock);
+    atomic_fetch_sub(&pool->queued, 1);
+    atomic_fetch_add(&pool->running, 1);
+    pool->run(pool->arg, task, &worker->ctx);
+    atomic_fetch_sub(&pool->running, 1);
+    pthread_mutex_lock(&pool->lock);
+    if (lane == &pool->lane[worker->lane])
+        worker->own_us = srv_now_us();
+}
+
+/* Sleeps until it is woken or, if there is such a time, until_us.  With the lock held. */
+static void worker_sleep(struct worker *worker, int64_t until_us)
+{
+    pthread_mutex_t *const lock = &worker->pool->lock;
+    const struct timespec until = {.tv_sec = until_us / 1000000,
+                                   .tv_nsec = until_us % 1000000 * 1000};
+
+    worker->state = until_us == INT64_MAX ? IDLE : WATCHING;
+    if (worker->state == IDLE)
+        pthread_cond_wait(&worker->woken, lock);
+    else
+        pthread_cond_timedwait(&worker->woken, lock, &until);
+    worker->state = AT_WORK;
+}
+
+static void *worker_main(void *arg)
+{
+    struct worker *const worker = arg;
+    struct srv_pool *const pool = worker->pool;
+
+    srv_lane_enter(pool->lanes, worker->lane);
     pthread_mutex_lock(&pool->lock);
     for (;;) {
+        int64_t until_us;
+        struct lane *const lane = lane_choose(pool, worker, &until_us);
         struct shared_work *work;
 
-        if (pool->first != NULL) {
-            struct srv_task *const task = pool->first;
-
-            pool->first = task->next;
-            if (pool->first == NULL)
-                pool->last = NULL;
-            pthread_mutex_unlock(&pool->lock);
-            atomic_fetch_sub(&pool->queued, 1);
-            atomic_fetch_add(&pool->running, 1);
-            pool->run(pool->arg, task, ctx);
-            atomic_fetch_sub(&pool->running, 1);
-            pthread_mutex_lock(&pool->lock);
-        } else if ((work = shared_find(pool)) != NULL &&
-                   atomic_load(&pool->queued) == 0) {
+        if (lane != NULL)
+            task_run(worker, lane);
+        else if ((work = shared_find(pool)) != NULL && atomic_load(&pool->queued) == 0)
             help(pool, work);
-        } else if (pool->ending) {
+        else if (pool->ending && until_us == INT64_MAX)
             break;
-        } else {
-            pool->idle++;
-            pthread_cond_wait(&pool->changed, &pool->lock);
-            pool->idle--;
-        }
+        else
+            worker_sleep(worker, until_us);
     }
     pthread_mutex_unlock(&pool->lock);
     return NULL;
 }
 
+/* A condition whose times are those of srv_now_us. */
+static void condition_init(pthread_cond_t *condition)
+{
+    pthread_condattr_t monotonic;
+
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(condition, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+}
+
 static bool worker_add(struct srv_pool *pool, const struct api_limits *limits)
 {
-    struct worker_start *start = malloc(sizeof *start);
-    const unsigned w = pool->started;
+    struct worker *const worker = &pool->worker[pool->started];
 
-    if (start == NULL)
+    *worker = (struct worker){.pool = pool,
+                              .lane = pool->started % pool->lanes->count,
+                              .ctx = api_ctx_new(limits)};
+    if (worker->ctx == NULL)
         return false;
-    pool->ctx[w] = api_ctx_new(limits);
-    *start = (struct worker_start){.pool = pool, .ctx = &pool->ctx[w]};
-    if (pool->ctx[w] == NULL ||
-        pthread_create(&pool->thread[w], NULL, worker_main, start) != 0) {
-        api_ctx_free(pool->ctx[w]);
-        free(start);
+    condition_init(&worker->woken);
+    if (pthread_create(&worker->thread, NULL, worker_main, worker) != 0) {
+        pthread_cond_destroy(&worker->woken);
+        api_ctx_free(worker->ctx);
         return false;
     }
     pool->started++;
@@ -139,19 +231,20 @@ static bool worker_add(struct srv_pool *pool, const struct api_limits *limits)
 }
 
 /* Starts the workers, each with a context of its own; NULL when memory or threads are
-   short. */
+   short.  `lanes` is kept. */
 struct srv_pool *srv_pool_new(unsigned workers, unsigned queue_max,
+                              const struct srv_lanes *lanes,
                               const struct api_limits *limits, srv_task_fn *run,
                               void *arg)
 {
     struct srv_pool *pool = calloc(1, sizeof *pool);
 
-    assert(workers >= 1);
-    assert(workers <= SRV_THREADS_MAX);
+    assert(workers >= 1 && workers <= SRV_THREADS_MAX);
+    assert(lanes->count >= 1 && lanes->count <= workers);
     if (pool == NULL)
         return NULL;
     pthread_mutex_init(&pool->lock, NULL);
-    pthread_cond_init(&pool->changed, NULL);
+    pool->lanes = lanes;
     pool->queue_max = queue_max;
     pool->workers = workers;
     pool->run = run;
@@ -181,16 +274,57 @@ bool srv_pool_reserve(struct srv_pool *pool)
     return false;
 }
 
-void srv_pool_push(struct srv_pool *pool, struct srv_task *task)
+static void worker_wake(struct worker *worker)
 {
+    if (worker->state != AT_WORK)
+        pthread_cond_signal(&worker->woken);
+    worker->state = AT_WORK;
+}
+
+static void wake_all(struct srv_pool *pool)
+{
+    for (unsigned w = 0; w < pool->started; w++)
+        worker_wake(&pool->worker[w]);
+}
+
+/* A worker that sleeps, best one of this lane, or best one of another; NULL when there
+   is none.  Those that watch are awake soon enough for another lane. */
+static struct worker *sleeper(struct srv_pool *pool, unsigned lane, bool elsewhere)
+{
+    struct worker *second = NULL;
+
+    for (unsigned w = 0; w < pool->started; w++) {
+        struct worker *const worker = &pool->worker[w];
+        const bool own = worker->lane == lane;
+
+        if (worker->state == AT_WORK || (worker->state == WATCHING && !own))
+            continue;
+        if (own != elsewhere)
+            return worker;
+        second = worker;
+    }
+    return second;
+}
+
+/* Queues a task, in a place that was reserved, in the lane of the calling thread; or
+   `elsewhere`, if a worker of another lane is idle. */
+void srv_pool_push(struct srv_pool *pool, struct srv_task *task, bool elsewhere)
+{
+    struct worker *worker;
+    struct lane *lane;
+
     task->next = NULL;
+    task->since_us = srv_now_us();
     pthread_mutex_lock(&pool->lock);
-    if (pool->last != NULL)
-        pool->last->next = task;
+    worker = sleeper(pool, srv_lane(), elsewhere);
+    lane = &pool->lane[elsewhere && worker != NULL ? worker->lane : srv_lane()];
+    if (lane->first != NULL)
+        lane->last->next = task;
     else
-        pool->first = task;
-    pool->last = task;
-    pthread_cond_signal(&pool->changed);
+        lane->first = task;
+    lane->last = task;
+    if (worker != NULL)
+        worker_wake(worker);
     pthread_mutex_unlock(&pool->lock);
 }
 
@@ -222,8 +356,7 @@ void srv_pool_parallel(void *pool_arg, size_t count, api_piece_fn *fn, void *arg
     pthread_mutex_lock(&pool->lock);
     work.next = pool->shared;
     pool->shared = &work;
-    if (pool->idle > 0)
-        pthread_cond_broadcast(&pool->changed);
+    wake_all(pool);
     pthread_mutex_unlock(&pool->lock);
 
     pieces_run(pool, &work, false);
@@ -243,13 +376,15 @@ void srv_pool_free(struct srv_pool *pool)
         return;
     pthread_mutex_lock(&pool->lock);
     pool->ending = true;
-    pthread_cond_broadcast(&pool->changed);
+    wake_all(pool);
     pthread_mutex_unlock(&pool->lock);
     for (unsigned w = 0; w < pool->started; w++) {
-        pthread_join(pool->thread[w], NULL);
-        api_ctx_free(pool->ctx[w]);
+        struct worker *const worker = &pool->worker[w];
+
+        pthread_join(worker->thread, NULL);
+        pthread_cond_destroy(&worker->woken);
+        api_ctx_free(worker->ctx);
     }
-    pthread_cond_destroy(&pool->changed);
     pthread_mutex_destroy(&pool->lock);
     free(pool);
 }

@@ -5,30 +5,34 @@
  */
 #include "server/srv.h"
 
-#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { FREE_MAX = 1024, BODY_FIRST_BYTES = 16 << 10 };
 
-/* What the calling I/O thread has of its own; threads are numbered as they first ask. */
-struct srv_io *srv_io_mine(struct srv_server *server)
+static _Thread_local struct srv_io *mine;
+
+/* The calling thread serves the connections of `io`: may be said again and again. */
+void srv_io_enter(struct srv_io *io)
 {
-    static _Thread_local struct srv_io *mine;
+    struct srv_server *const server = io->server;
 
-    if (mine == NULL) {
-        const unsigned n = atomic_fetch_add(&server->io_used, 1);
+    if (mine == NULL)
+        srv_lane_enter(&server->lanes,
+                       (unsigned)(io - server->io) % server->lanes.count);
+    mine = io;
+}
 
-        assert(n < SRV_THREADS_MAX);
-        mine = &server->io[n];
-    }
+/* What the calling I/O thread has of its own; NULL in any other thread. */
+struct srv_io *srv_io_mine(void)
+{
     return mine;
 }
 
 /* Records stay with the thread that serves their connections. */
 static struct srv_request *free_list_pop(struct srv_io *io)
 {
-    struct srv_request *const request = io->free;
+    struct srv_request *const request = io != NULL ? io->free : NULL;
 
     if (request != NULL) {
         io->free = request->next;
@@ -39,7 +43,7 @@ static struct srv_request *free_list_pop(struct srv_io *io)
 
 static bool free_list_push(struct srv_io *io, struct srv_request *request)
 {
-    if (io->free_count >= FREE_MAX)
+    if (io == NULL || io->free_count >= FREE_MAX)
         return false;
     request->next = io->free;
     io->free = request;
@@ -50,7 +54,7 @@ static bool free_list_push(struct srv_io *io, struct srv_request *request)
 /* A record with one reference, its clock started; NULL when memory is short. */
 struct srv_request *srv_request_new(struct srv_server *server)
 {
-    struct srv_request *request = free_list_pop(srv_io_mine(server));
+    struct srv_request *request = free_list_pop(srv_io_mine());
 
     if (request == NULL)
         request = malloc(sizeof *request);
@@ -77,7 +81,7 @@ void srv_request_release(struct srv_request *request)
         srv_spares_give(&server->spares, request->lent);
     srv_held_give(&server->held, request->held_bytes);
     request->held_bytes = 0;
-    if (!free_list_push(srv_io_mine(server), request))
+    if (!free_list_push(srv_io_mine(), request))
         free(request);
 }
 

@@ -154,7 +154,7 @@ bool srv_work_here(struct srv_request *request)
         return false;
     request->queued_us = request->begun_us = srv_now_us();
     request->out = srv_buffers_take(&server->buffers, HERE_ANSWER_BYTES);
-    handler_run(request, srv_io_mine(server)->ctx, false, HERE_MAX_NS, 0);
+    handler_run(request, srv_io_mine()->ctx, false, HERE_MAX_NS, 0);
     if (request->reply.status != 0) {
         answer_keep(request);
         return true;
@@ -166,5 +166,5 @@ bool srv_work_here(struct srv_request *request)
 /* Answers a request without a body on its I/O thread, however long that takes. */
 void srv_work_light(struct srv_request *request)
 {
-    handler_run(request, srv_io_mine(request->server)->ctx, false, 0, 0);
+    handler_run(request, srv_io_mine()->ctx, false, 0, 0);
 }
