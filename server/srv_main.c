@@ -186,8 +186,10 @@ static int serve(struct srv_server *server, const struct srv_machine *machine)
     signals_block(SIG_BLOCK);
     api_init();
     srv_log_event(&server->log, "start",
-                  "\"version\":\"%s\",\"url\":\"%s\",\"workers\":%d", API_VERSION, url,
-                  (int)server->config.workers);
+                  "\"version\":\"%s\",\"url\":\"%s\",\"workers\":%d,"
+                  "\"bound_to_cores\":%s",
+                  API_VERSION, url, (int)server->config.workers,
+                  server->lanes.are_cores ? "true" : "false");
     if (!parts_start(server) || !srv_http_start(server) ||
         (server->accept = srv_accept_new(server, listen_fd)) == NULL) {
         fprintf(stderr,

@@ -252,6 +252,29 @@ def connections_at_limit(binary):
             wire.sock.close()
 
 
+def one_more_connection_waits(binary):
+    """None is refused: whoever comes last is served once another goes."""
+    with Server(binary, "--connection-max", 8) as server:
+        wires = [server.connect() for _ in range(8)]
+        for wire in wires:
+            wire.send(request())
+            assert wire.response().status == 200
+        last = server.connect()
+        last.send(request())
+        last.sock.settimeout(0.5)
+        try:
+            assert not last.sock.recv(1), "nobody answers yet"
+            raise AssertionError("the ninth connection was closed")
+        except TimeoutError:
+            pass
+        last.sock.settimeout(10)
+        wires[3].sock.close()
+        assert last.response().status == 200
+        for wire in wires + [last]:
+            wire.sock.close()
+        assert server.works()
+
+
 def many_slow_connections(binary):
     with Server(binary, "--request-timeout", 2) as server:
         wires = [server.connect() for _ in range(400)]
@@ -316,6 +339,6 @@ TESTS = [body_limit_declared, body_limit_chunked, body_limit_on_get, budget_over
          queue_full, health_beside_work, deadline_in_work, deadline_in_queue,
          dripping_request_line, dripping_header, dripping_fast, dripping_body,
          silent_connection, slow_reader, unread_files_stay_whole,
-         connections_at_limit, many_slow_connections, client_gone_before_answer, client_gone_frees_its_worker,
+         connections_at_limit, one_more_connection_waits, many_slow_connections, client_gone_before_answer, client_gone_frees_its_worker,
          half_closed_client_is_answered,
          parallel_load]

@@ -194,6 +194,29 @@ def broken_pipe(binary):
         assert server.process.poll() is None
 
 
+def threads_and_cores(binary):
+    """Where the log says so, each core has a worker and an I/O thread to itself; else no
+    thread is bound."""
+    cores = os.sched_getaffinity(0)
+    n = min(len(cores), 15)
+    for affinity in ("auto", "off"):
+        with Server(binary, "--affinity", affinity, "--workers", n, "--io-threads", n) as server:
+            wires = [server.connect() for _ in range(8 * n)]
+            for wire in wires:
+                wire.send(request())
+                assert wire.response().status == 200
+            bound = json.loads(server.log().splitlines()[0])["bound_to_cores"]
+            assert affinity == "auto" or bound is False
+            tasks = f"/proc/{server.process.pid}/task"
+            masks = [os.sched_getaffinity(int(task)) for task in os.listdir(tasks)]
+            for core in cores if bound else ():
+                assert masks.count({core}) >= 2, (core, masks)
+            if not bound:
+                assert all(mask == cores for mask in masks), masks
+            for wire in wires:
+                wire.sock.close()
+
+
 def log_off(binary):
     with Server(binary, "--log", "off") as server:
         server.works()
@@ -235,5 +258,5 @@ def cors_list(binary):
 TESTS = [version_and_help, wrong_options, flag_before_environment, wrong_host, port_in_use, ipv6,
          one_line_on_stdout, terminate_idle,
          terminate_at_once, terminate_finishes_requests, terminate_in_time,
-         terminate_with_dripping_client, ready_while_draining, second_signal, healthcheck,
+         terminate_with_dripping_client, ready_while_draining, second_signal, healthcheck, threads_and_cores,
          broken_pipe, log_off, log_nobody_reads, cors_list]

@@ -138,3 +138,28 @@ Test(buffers, many_threads_share_them)
     }
     cr_expect_eq(store.bytes, 0);
 }
+
+/* Of buffers within a factor of two the one that came from the same lane. */
+Test(buffers, own_lane_first)
+{
+    static const struct srv_lanes lanes = {.count = 3};
+    struct srv_buffers store = {.max_bytes = 10 << 20};
+    struct api_buffer taken;
+
+    for (unsigned lane = 0; lane < 3; lane++) {
+        struct api_buffer buffer = made(1024 + lane);
+
+        srv_lane_enter(&lanes, lane);
+        srv_buffers_give(&store, &buffer);
+    }
+    srv_lane_enter(&lanes, 1);
+    for (size_t round = 0; round < 3; round++) {
+        taken = srv_buffers_take(&store, round == 0 ? SIZE_MAX : 1000);
+        cr_expect_eq(taken.cap, 1025, "%zu", taken.cap);
+        srv_buffers_give(&store, &taken);
+    }
+    taken = srv_buffers_take(&store, 1026);
+    cr_expect_eq(taken.cap, 1026, "one that is large enough comes first");
+    api_buffer_free(&taken);
+    srv_buffers_free(&store);
+}
