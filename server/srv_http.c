@@ -90,8 +90,8 @@ static void write_preflight(struct srv_request *request)
         .status = MHD_HTTP_NO_CONTENT, .allow = request->allow, .out = &request->out};
 }
 
-/* Suspends the connection until a worker has written the reply, `elsewhere` one of another
-   lane if one is idle; false = the queue is full. */
+/* Suspends the connection until a worker has written the reply, `elsewhere` one of
+   another lane if one is idle; false = the queue is full. */
 static bool hand_to_worker(struct srv_request *request, bool elsewhere)
 {
     struct srv_server *const server = request->server;

@@ -44,10 +44,9 @@ struct srv_lanes srv_lanes_plan(const struct srv_config *config,
                                                       ? config->io_threads
                                                       : config->workers)};
 
-    lanes.are_cores = strcmp(config->affinity, "auto") == 0 &&
-                      config->io_threads == config->workers &&
-                      lanes.count == machine->cores &&
-                      cores_find(lanes.core, lanes.count);
+    lanes.are_cores =
+        strcmp(config->affinity, "auto") == 0 && config->io_threads == config->workers &&
+        lanes.count == machine->cores && cores_find(lanes.core, lanes.count);
     return lanes;
 }
 

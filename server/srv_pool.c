@@ -4,8 +4,8 @@
  * Start reading at lane_choose.
  *
  * The queue is in lanes (srv_lane.c).  A worker whose own lane is empty for the moment
- * leaves tasks of others alone for a little while, as their own workers have what they need
- * in their caches: delay scheduling (Zaharia et al. 2010, section 3).
+ * leaves tasks of others alone for a little while, as their own workers have what they
+ * need in their caches: delay scheduling (Zaharia et al. 2010, section 3).
  */
 #include "server/srv.h"
 

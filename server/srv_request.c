@@ -18,8 +18,7 @@ void srv_io_enter(struct srv_io *io)
     struct srv_server *const server = io->server;
 
     if (mine == NULL)
-        srv_lane_enter(&server->lanes,
-                       (unsigned)(io - server->io) % server->lanes.count);
+        srv_lane_enter(&server->lanes, (unsigned)(io - server->io) % server->lanes.count);
     mine = io;
 }
 

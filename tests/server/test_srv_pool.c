@@ -57,7 +57,8 @@ Test(pool, every_task_runs_once, .timeout = 20)
 Test(pool, queue_is_bounded, .timeout = 20)
 {
     static struct numbered tasks[4];
-    struct srv_pool *pool = srv_pool_new(1, 2, &one_lane, &limits, count_task, &gate_open);
+    struct srv_pool *pool =
+        srv_pool_new(1, 2, &one_lane, &limits, count_task, &gate_open);
 
     push_when_free(pool, &tasks[0].task);
     push_when_free(pool,
