@@ -17,8 +17,8 @@
 #include <unistd.h>
 
 enum {
-    NEAR_MORE = 4, /* connections that a thread may have more than another, if they
-                      come in on its core */
+    NEAR_MORE = 3, /* connections that a thread may have more than another, if they come
+                      in on its core; and never more than twice as many */
     FULL_MS = 5,   /* until it is looked again whether a connection was closed */
     SHORT_MS = 50, /* the same for files, memory or the network                */
     SETTLE_MS = 1000
@@ -71,13 +71,14 @@ static unsigned thread_least(const struct srv_accept *accept)
 static unsigned thread_choose(const struct srv_accept *accept, int fd)
 {
     const unsigned least = thread_least(accept);
+    const unsigned long few = open_of(accept, least);
     socklen_t size = sizeof(int);
     unsigned near;
     int core;
 
     if (getsockopt(fd, SOL_SOCKET, SO_INCOMING_CPU, &core, &size) == 0 &&
         srv_lane_of_core(&accept->server->lanes, core, &near) &&
-        open_of(accept, near) < open_of(accept, least) + NEAR_MORE)
+        open_of(accept, near) <= few + (few < NEAR_MORE ? few : NEAR_MORE))
         return near;
     return least;
 }
