@@ -205,12 +205,20 @@ bool api_put_fact(struct api_buffer *b, double x)
     return true;
 }
 
-bool api_put_u64(struct api_buffer *b, uint64_t x)
+char *api_digits(char text[API_DIGITS_MAX], uint64_t x)
 {
-    char text[20], *p = text + sizeof text;
+    char *p = text + API_DIGITS_MAX - 1;
 
+    *p = '\0';
     do
         *--p = (char)('0' + x % 10);
     while ((x /= 10) > 0);
-    return api_put(b, p, (size_t)(text + sizeof text - p));
+    return p;
+}
+
+bool api_put_u64(struct api_buffer *b, uint64_t x)
+{
+    char text[API_DIGITS_MAX];
+
+    return api_puts(b, api_digits(text, x));
 }

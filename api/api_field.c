@@ -6,6 +6,7 @@
  */
 #include "api/api_private.h"
 
+#include <assert.h>
 #include <ctype.h>
 #include <inttypes.h>
 #include <math.h>
@@ -25,10 +26,18 @@ bool api_pointer_fits(const char *pointer, const char *name)
     return len < API_POINTER_MAX;
 }
 
+char *api_pointer_copy(char *out, const char *pointer)
+{
+    const size_t len = strlen(pointer);
+
+    assert(len < API_POINTER_MAX);
+    return memcpy(out, pointer, len + 1);
+}
+
 const char *api_pointer(char *out, const char *pointer, const char *name)
 {
     char made[API_POINTER_MAX];
-    size_t len = (size_t)snprintf(made, sizeof made, "%s", pointer);
+    size_t len = strlen(api_pointer_copy(made, pointer));
 
     if (api_pointer_fits(pointer, name)) {
         made[len++] = '/';
@@ -39,15 +48,14 @@ const char *api_pointer(char *out, const char *pointer, const char *name)
         }
         made[len] = '\0';
     }
-    return memcpy(out, made, sizeof made);
+    return memcpy(out, made, len + 1);
 }
 
 const char *api_pointer_index(char *out, const char *pointer, size_t index)
 {
-    char text[24];
+    char text[API_DIGITS_MAX];
 
-    snprintf(text, sizeof text, "%zu", index);
-    return api_pointer(out, pointer, text);
+    return api_pointer(out, pointer, api_digits(text, index));
 }
 
 /* ---- objects ---- */

@@ -127,14 +127,13 @@ static bool lift(struct scan *s, const struct api_span *span, const char *begin,
                  const char *end)
 {
     struct api_ctx *ctx = s->ctx;
-    char mark[32];
 
     if (!api_span_add(ctx, s->spans, span))
         return api_fail(s->err, "out-of-memory", NULL, "No memory to read the body.");
-    snprintf(mark, sizeof mark, "[%zu]", s->spans++);
     if (!copy_to(s, begin))
         return false;
-    if (!api_puts(&ctx->reduced, mark))
+    if (!api_puts(&ctx->reduced, "[") || !api_put_u64(&ctx->reduced, s->spans++) ||
+        !api_puts(&ctx->reduced, "]"))
         return api_fail(s->err, "out-of-memory", NULL, "No memory to read the body.");
     s->copied = end;
     return true;

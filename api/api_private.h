@@ -99,6 +99,9 @@ bool api_put_escaped(struct api_buffer *b, const char *text, size_t len);
 bool api_put_fact(struct api_buffer *b, double x);
 bool api_put_double(struct api_buffer *b, double x); /* JSON number or "NaN" string */
 bool api_put_u64(struct api_buffer *b, uint64_t x);
+/* The digits of x, put to the end of text; returns where they begin. */
+enum { API_DIGITS_MAX = 21 };
+char *api_digits(char text[API_DIGITS_MAX], uint64_t x);
 /* Bytes of the UTF-8 character at text, which is before end; 0 when it is none. */
 size_t api_utf8_length(const char *text, const char *end);
 /* Bytes of the whole UTF-8 characters among the first `most` of text. */
@@ -202,6 +205,8 @@ struct api_field_row {
 bool api_read_object(void *into, const struct api_doc *doc, const json_t *object,
                      const char *pointer, const struct api_field_row *rows, size_t count,
                      struct api_err *err);
+/* Copies a pointer to out[API_POINTER_MAX]; returns out. */
+char *api_pointer_copy(char *out, const char *pointer);
 /* Appends "/name" (escaped, RFC 6901) to pointer into out[API_POINTER_MAX]; returns out.
    Where a name is too long the pointer stays as it is: what is around it is there. */
 const char *api_pointer(char *out, const char *pointer, const char *name);

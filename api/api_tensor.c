@@ -55,9 +55,9 @@ static const char *odd_place(const struct api_span *span, const char *pointer, c
 {
     char before[API_POINTER_MAX];
 
-    snprintf(out, API_POINTER_MAX, "%s", pointer);
+    api_pointer_copy(out, pointer);
     for (unsigned k = 0; k < span->odd_depth; k++) {
-        memcpy(before, out, sizeof before);
+        api_pointer_copy(before, out);
         api_pointer_index(out, before, span->odd_at[k]);
     }
     return out;
@@ -148,7 +148,7 @@ static bool fail_object_inside(const struct api_doc *doc, const json_t *v,
 {
     char place[API_POINTER_MAX], before[API_POINTER_MAX];
 
-    snprintf(place, sizeof place, "%s", pointer);
+    api_pointer_copy(place, pointer);
     while (json_is_array(v) && api_doc_span(doc, v) == NULL) {
         size_t n = 0;
 
@@ -315,7 +315,7 @@ bool api_tensor_scan(const struct api_doc *doc, const json_t *value, const char 
     const struct api_span *span = api_doc_span(doc, value);
 
     *in = (struct api_tensor_in){.present = true, .source_dtype = API_DT_UNSTATED};
-    snprintf(in->pointer, sizeof in->pointer, "%s", pointer);
+    api_pointer_copy(in->pointer, pointer);
     if (span != NULL && !span->is_string)
         return scan_nested(span, in, err);
     if (json_is_object(value))

@@ -28,16 +28,16 @@ const char *api_element_pointer(const struct api_tensor_in *in, size_t flat, cha
     char before[API_POINTER_MAX];
 
     if (in->form == API_INIT || in->form == API_BYTES)
-        return memcpy(out, in->pointer, API_POINTER_MAX);
+        return api_pointer_copy(out, in->pointer);
     if (in->form == API_BASE64)
         return api_pointer(out, in->pointer, "base64");
     if (in->form == API_FLAT)
         return api_pointer_index(out, api_pointer(before, in->pointer, "data"), rest);
     for (unsigned k = in->rank; k-- > 0; rest /= in->dim[k])
         index[k] = rest % in->dim[k];
-    snprintf(out, API_POINTER_MAX, "%s", in->pointer);
+    api_pointer_copy(out, in->pointer);
     for (unsigned k = 0; k < in->rank; k++) {
-        memcpy(before, out, sizeof before);
+        api_pointer_copy(before, out);
         api_pointer_index(out, before, index[k]);
     }
     return out;
