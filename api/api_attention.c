@@ -32,8 +32,16 @@ static void inject(struct api_work *w)
         attn_fault_set(fault, w->r.inject_has_parameter ? &w->r.inject_parameter : NULL,
                        w->r.inject_has_seed ? &w->r.inject_seed : NULL, &w->swap_room);
     w->r.gradients.inject = fault;
-    if (!attn_fault_shows(fault, w->swap, &w->r.p) ||
-        (attn_fault_of_gradients(fault) && !w->r.has_gradients))
+}
+
+/* What a fault needs to show is known by rule; what the audit saw counts more. */
+static void warn_of_fault(struct api_work *w)
+{
+    const struct attn_fault_row *const fault = w->r.inject;
+
+    if (fault && w->audit.status != ATTN_FAIL &&
+        (!attn_fault_shows(fault, w->swap, &w->r.p) ||
+         (attn_fault_of_gradients(fault) && !w->r.has_gradients)))
         api_warn(&w->r, "The injected fault changes nothing in this problem: the catalog "
                         "says in visible_when what it needs.");
 }
@@ -226,6 +234,7 @@ static bool answer(struct api_work *w, struct api_reply *reply, struct api_err *
         !api_budget_check_rows(&budget, w->trace.empty_count, err) ||
         !run_gradients(w, err) || !run_findings(w, err))
         return false;
+    warn_of_fault(w);
     api_warn_nonfinite(w);
     start = api_now_ms();
     if (!write_answer(w, err))
