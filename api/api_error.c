@@ -125,7 +125,7 @@ static const struct error_row *row_of(const char *name)
     for (size_t n = 0; n < API_COUNT(ERRORS); n++)
         if (strcmp(ERRORS[n].name, name) == 0)
             return &ERRORS[n];
-    assert(!"an error that ERRORS does not list");
+    assert(false && "an error that ERRORS does not list");
     return row_of("internal");
 }
 

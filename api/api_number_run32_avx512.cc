@@ -11,9 +11,10 @@
 
 #if defined(__x86_64__)
 
-/* GCC 12 says both of its own header. */
+#if !defined(__clang__) /* GCC 12 says both of its own header. */
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
 
 #define WIDE \
     __attribute__((target("avx2,lzcnt,avx512f,avx512bw,avx512cd,avx512dq,avx512vl")))

@@ -118,18 +118,13 @@ enum { ROWS_MIN = 2, ROWS_MAX = 64, ROWS_EACH = 512, ROWS_SPECIAL = 4 };
 enum { SMALL_PAIRS = 64 };         /* up to here every row is looked at in any case */
 enum { INJECTED_PAIRS = 1 << 16 }; /* and up to here when a fault is injected */
 
-static size_t within(size_t x, size_t low, size_t high)
-{
-    return x < low ? low : x > high ? high : x;
-}
-
 /* Rows that are drawn: one for each head of each item, and one for every ROWS_EACH that
    there are, as a row costs the judge's plain loops about what twenty cost the layer. */
 static size_t rows_drawn(const struct attn_dims *d)
 {
-    const size_t heads = within(d->B * d->h, ROWS_MIN, ROWS_MAX);
+    const size_t heads = attn_within(d->B * d->h, ROWS_MIN, ROWS_MAX);
 
-    return within(d->B * d->h * d->T_q / ROWS_EACH, heads, ROWS_MAX);
+    return attn_within(d->B * d->h * d->T_q / ROWS_EACH, heads, ROWS_MAX);
 }
 
 /* Those, and some that are special. */
@@ -218,7 +213,7 @@ static void draw_rows(struct attn_auditor *a, size_t most)
     insert_row(a, last);
     insert_row(a, special_row(a, true, last));
     insert_row(a, special_row(a, false, last));
-    wanted = within(a->row_count + rows_drawn(d), 0, most);
+    wanted = attn_within(a->row_count + rows_drawn(d), 0, most);
     for (size_t n = start; a->row_count < wanted && n < start + 4 * most; n++) {
         const struct attn_audit_row r = {n % d->B, n / d->B % d->h,
                                          attn_random_below(&a->random, d->T_q)};
@@ -300,7 +295,7 @@ static uint32_t usable_objects(const struct attn_auditor *a)
     uint32_t usable = 0;
 
     for (int o = ATTN_Q_PRE; o < ATTN_OBJECT_COUNT; o++)
-        if (a->trace->t[o].p && right_shape(a, o))
+        if (a->trace->t[o].p && right_shape(a, (enum attn_object)o))
             usable |= ATTN_BIT(o);
     return usable;
 }

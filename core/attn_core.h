@@ -17,6 +17,12 @@ enum {
     ATTN_TILE_BYTES = 2048, /* of a query row in one tile of the tiled path             */
     ATTN_TILE_KEYS = ATTN_TILE_BYTES / 4, /* at most                                    */
 };
+/* x, or the nearer end of low … high. */
+static inline size_t attn_within(size_t x, size_t low, size_t high)
+{
+    return x < low ? low : x > high ? high : x;
+}
+
 /* Keys of one tile. */
 static inline size_t attn_tile_keys(enum attn_dtype dtype)
 {

@@ -218,18 +218,14 @@ static void mix_rows(struct tile *t, size_t r0, size_t r1, size_t j, size_t from
         attn_mix_keys(H, A, V, t->allow + r0 * t->keys + (j0 - j), t->keys);
 }
 
-static size_t within(size_t x, size_t low, size_t high)
-{
-    return x < low ? low : x < high ? x : high;
-}
-
 /* The same for a tile: keys that only some rows read, those that all read, and again
    those of some. */
 static void mix_tile(struct tile *t, size_t r0, size_t r1, size_t j, size_t keys,
                      bool finite)
 {
     const size_t end = j + keys;
-    const size_t all1 = within(t->all1, j, end), all0 = within(t->all0, j, all1);
+    const size_t all1 = attn_within(t->all1, j, end),
+                 all0 = attn_within(t->all0, j, all1);
 
     for (size_t r = r0; r < r1; r += MIX_ROWS)
         mix_rows(t, r, r1 - r < MIX_ROWS ? r1 : r + MIX_ROWS, j, j, all0, finite);
