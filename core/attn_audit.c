@@ -22,46 +22,53 @@ _Static_assert(ATTN_COUNT(ATTN_STATUS_NAMES) == ATTN_STATUS_COUNT, "one name per
 static attn_check_fn check_gradients;
 
 /* clang-format off */
+enum half { JUDGED, RUN_AGAIN, HALVES };
+
 static const struct check {
     struct attn_check_row row;
     attn_check_fn *run;
+    enum half half;
 } CHECKS[] = {
     { { 1, "shapes_input_and_projections", "X",
         "Widths agree: X·W_Q, Q and K equal, V free, W_O back to d_model." },
-      attn_check_inputs },
+      attn_check_inputs, JUDGED },
     { { 2, "qkv_rows", "Q,K,V",
-        "Q, K and V have their shapes; rows recomputed on their own." }, attn_check_qkv },
+        "Q, K and V have their shapes; rows recomputed on their own." },
+      attn_check_qkv, JUDGED },
     { { 3, "score_shape_and_scale", "S",
         "S_ij against q_i·k_j; the measured scale against the one asked." },
-      attn_check_score },
+      attn_check_score, JUDGED },
     { { 4, "mask_entries", "M",
         "Allowed and forbidden pairs counted, entries recomputed from the rules." },
-      attn_check_mask },
+      attn_check_mask, JUDGED },
     { { 5, "softmax_rows", "A",
         "Weights finite, in [0,1], rows sum to 1; rows recomputed from S + M." },
-      attn_check_softmax },
+      attn_check_softmax, JUDGED },
     { { 6, "forbidden_zeros", "A",
-        "The weight is exactly 0 at every forbidden pair." }, attn_check_zeros },
+        "The weight is exactly 0 at every forbidden pair." }, attn_check_zeros, JUDGED },
     { { 7, "weighted_values", "H",
-        "Rows of H equal the sum of the contributions A_ij v_j." }, attn_check_mix },
+        "Rows of H equal the sum of the contributions A_ij v_j." },
+      attn_check_mix, JUDGED },
     { { 8, "output_projection", "Y",
-        "Y is H·W_O in its right orientation, of width d_model." }, attn_check_output },
+        "Y is H·W_O in its right orientation, of width d_model." },
+      attn_check_output, JUDGED },
     { { 9, "batch_independence", "Y",
         "An item alone gives the same bits; changing the other items changes nothing." },
-      attn_check_batch },
+      attn_check_batch, RUN_AGAIN },
     { { 10, "prefix_invariance", "Y",
         "Under a causal rule, changed later tokens leave earlier rows the same bits." },
-      attn_check_prefix },
+      attn_check_prefix, RUN_AGAIN },
     { { 11, "document_isolation", "Y",
-        "Changed tokens of another document change nothing." }, attn_check_documents },
+        "Changed tokens of another document change nothing." },
+      attn_check_documents, RUN_AGAIN },
     { { 12, "masked_value_poison", "Y",
         "Huge numbers in keys and values that no query may read change nothing." },
-      attn_check_poison },
+      attn_check_poison, RUN_AGAIN },
     { { 13, "tiled_agreement", "Y",
         "The dense and the tiled path agree within stated rounding." },
-      attn_check_tiled },
+      attn_check_tiled, RUN_AGAIN },
     { { 14, "gradients", "dX",
-        "Analytic gradients against central differences." }, check_gradients },
+        "Analytic gradients against central differences." }, check_gradients, JUDGED },
 };
 /* clang-format on */
 _Static_assert(ATTN_COUNT(CHECKS) <= ATTN_CHECKS_MAX,
@@ -112,117 +119,7 @@ static bool check_gradients(struct attn_auditor *a, struct attn_finding *f)
     return true;
 }
 
-/* ---- which rows -------------------------------------------------------------------- */
-
-enum { ROWS_MIN = 2, ROWS_MAX = 64, ROWS_EACH = 512, ROWS_SPECIAL = 4 };
-enum { SMALL_PAIRS = 64 };         /* up to here every row is looked at in any case */
-enum { INJECTED_PAIRS = 1 << 16 }; /* and up to here when a fault is injected */
-
-/* Rows that are drawn: one for each head of each item, and one for every ROWS_EACH that
-   there are, as a row costs the judge's plain loops about what twenty cost the layer. */
-static size_t rows_drawn(const struct attn_dims *d)
-{
-    const size_t heads = attn_within(d->B * d->h, ROWS_MIN, ROWS_MAX);
-
-    return attn_within(d->B * d->h * d->T_q / ROWS_EACH, heads, ROWS_MAX);
-}
-
-/* Those, and some that are special. */
-static size_t rows_wanted(const struct attn_problem *p, enum attn_audit_level level)
-{
-    const size_t all = p->d.B * p->d.h * p->d.T_q, n = rows_drawn(&p->d) + ROWS_SPECIAL;
-
-    if (level == ATTN_AUDIT_FULL || all * p->d.T_kv <= SMALL_PAIRS)
-        return all;
-    return n < all ? n : all;
-}
-
-static size_t row_number(const struct attn_dims *d, struct attn_audit_row r)
-{
-    return (r.b * d->h + r.h) * d->T_q + r.i;
-}
-
-static struct attn_audit_row row_of(const struct attn_dims *d, size_t n)
-{
-    return (struct attn_audit_row){n / d->T_q / d->h, n / d->T_q % d->h, n % d->T_q};
-}
-
-struct attn_audit_row attn_audit_row(const struct attn_auditor *a, size_t n)
-{
-    assert(n < a->row_count);
-    return a->all_rows ? row_of(&a->p->d, n) : a->drawn[n];
-}
-
-bool attn_audit_nan_row(const struct attn_auditor *a, struct attn_audit_row r)
-{
-    if (a->p->empty_rows != ATTN_EMPTY_NAN)
-        return false;
-    for (size_t j = 0; j < a->p->d.T_kv; j++)
-        if (attn_judge_allowed(a->p, a->trace, r.b, r.h, r.i, j))
-            return false;
-    return true;
-}
-
-/* The first row without an allowed key, and the first with some forbidden one, as far as
-   the trace says; or the row given. */
-static size_t special_row(const struct attn_auditor *a, bool empty, size_t otherwise)
-{
-    const struct attn_dims *d = &a->p->d;
-    const struct attn_tensor *allowed = &a->trace->t[ATTN_ALLOWED];
-    const size_t rows = d->B * d->h * d->T_q;
-
-    if (empty) {
-        const uint8_t *hit = a->trace->empty ? memchr(a->trace->empty, 1, rows) : NULL;
-
-        return hit ? (size_t)(hit - a->trace->empty) : otherwise;
-    }
-    if (!attn_audit_has(a, ATTN_ALLOWED))
-        return otherwise;
-    for (size_t r = 0; r < rows; r++) {
-        const uint8_t *keys = (const uint8_t *)allowed->p + r * d->T_kv;
-
-        if (memchr(keys, 0, d->T_kv) && memchr(keys, 1, d->T_kv))
-            return r;
-    }
-    return otherwise;
-}
-
-/* Sorted and each once, so that places of first differences are the first in order. */
-static void insert_row(struct attn_auditor *a, size_t number)
-{
-    const struct attn_dims *d = &a->p->d;
-    size_t at = a->row_count;
-
-    while (at > 0 && row_number(d, a->drawn[at - 1]) >= number)
-        if (row_number(d, a->drawn[--at]) == number)
-            return;
-    memmove(&a->drawn[at + 1], &a->drawn[at], (a->row_count - at) * sizeof a->drawn[0]);
-    a->drawn[at] = row_of(d, number);
-    a->row_count++;
-}
-
-/* Every item and head in turn, from a drawn one on. */
-static void draw_rows(struct attn_auditor *a, size_t most)
-{
-    const struct attn_dims *d = &a->p->d;
-    const size_t last = d->B * d->h * d->T_q - 1,
-                 start = attn_random_below(&a->random, d->B * d->h);
-    size_t wanted;
-
-    insert_row(a, 0);
-    insert_row(a, last);
-    insert_row(a, special_row(a, true, last));
-    insert_row(a, special_row(a, false, last));
-    wanted = attn_within(a->row_count + rows_drawn(d), 0, most);
-    for (size_t n = start; a->row_count < wanted && n < start + 4 * most; n++) {
-        const struct attn_audit_row r = {n % d->B, n / d->B % d->h,
-                                         attn_random_below(&a->random, d->T_q)};
-
-        insert_row(a, row_number(d, r));
-    }
-}
-
-/* ---- scratch ----------------------------------------------------------------------- */
+/* ---- memory ------------------------------------------------------------------------ */
 
 static size_t max(size_t a, size_t b)
 {
@@ -239,6 +136,15 @@ static size_t aligned(size_t bytes)
     return (bytes + ATTN_ALIGN - 1) / ATTN_ALIGN * ATTN_ALIGN;
 }
 
+/* Of one half. */
+static size_t scratch_bytes(const struct attn_dims *d)
+{
+    return aligned(widest(d) * sizeof(struct attn_judged)) +
+           aligned(d->T_kv * sizeof(struct attn_judged)) +
+           aligned(ATTN_JUDGE_SCRATCH(d->d_k) * sizeof(double)) +
+           aligned(d->T_kv * sizeof(double)) + aligned(d->T_kv);
+}
+
 size_t attn_audit_bytes(const struct attn_problem *p, const struct attn_plan *plan,
                         enum attn_audit_level level)
 {
@@ -246,29 +152,48 @@ size_t attn_audit_bytes(const struct attn_problem *p, const struct attn_plan *pl
 
     if (level == ATTN_AUDIT_OFF)
         return 0;
-    return aligned((rows_wanted(p, level) + 1) * sizeof(struct attn_audit_row)) +
-           aligned(widest(d) * sizeof(struct attn_judged)) +
-           aligned(d->T_kv * sizeof(struct attn_judged)) +
-           aligned(ATTN_JUDGE_SCRATCH(d->d_k) * sizeof(double)) +
-           aligned(d->T_kv * sizeof(double)) + aligned(d->T_kv) +
-           attn_rerun_bytes(p, plan);
+    return aligned((attn_audit_rows_wanted(p, level) + 1) *
+                   sizeof(struct attn_audit_row)) +
+           HALVES * scratch_bytes(d) + aligned(attn_rerun_bytes(p, plan));
 }
 
-static bool take_scratch(struct attn_auditor *a, size_t rows)
+static bool fail_memory(const struct attn_auditor *a)
+{
+    return attn_fail(a->err, ATTN_E_MEMORY, "audit", NULL, a->arena->size,
+                     a->arena->used);
+}
+
+static bool take_scratch(struct attn_auditor *a)
 {
     const struct attn_dims *d = &a->p->d;
 
-    a->drawn = attn_arena_take(a->arena, (rows + 1) * sizeof a->drawn[0]);
     a->judged = attn_arena_take(a->arena, widest(d) * sizeof a->judged[0]);
     a->weights = attn_arena_take(a->arena, d->T_kv * sizeof a->weights[0]);
     a->scratch = attn_arena_take(a->arena, ATTN_JUDGE_SCRATCH(d->d_k) * sizeof(double));
     a->logits.logit = attn_arena_take(a->arena, d->T_kv * sizeof(double));
     a->logits.allow = attn_arena_take(a->arena, d->T_kv);
-    if (a->drawn && a->judged && a->weights && a->scratch && a->logits.logit &&
-        a->logits.allow)
-        return true;
-    return attn_fail(a->err, ATTN_E_MEMORY, "audit", NULL, a->arena->size,
-                     a->arena->used);
+    return (a->judged && a->weights && a->scratch && a->logits.logit &&
+            a->logits.allow) ||
+           fail_memory(a);
+}
+
+/* The rows looked at; while there are few, all of them when a fault is injected. */
+static bool take_rows(struct attn_auditor *a, enum attn_audit_level level)
+{
+    enum { INJECTED_PAIRS = 1 << 16 };
+    const struct attn_dims *d = &a->p->d;
+    const size_t rows = attn_audit_rows_wanted(a->p, level), all = d->B * d->h * d->T_q;
+
+    a->all_rows = rows == all || (a->swap && all * d->T_kv <= INJECTED_PAIRS);
+    a->drawn =
+        attn_arena_take(a->arena, (a->all_rows ? 1 : rows + 1) * sizeof a->drawn[0]);
+    if (!a->drawn)
+        return fail_memory(a);
+    if (a->all_rows)
+        a->row_count = all;
+    else
+        attn_audit_draw(a, rows);
+    return true;
 }
 
 bool attn_audit_goes_on(const struct attn_auditor *a)
@@ -334,23 +259,87 @@ static void sum_up(struct attn_audit *audit)
         audit->first_incorrect = wrong_name(first);
 }
 
+/* ---- two halves: what is judged, and what is run again ----------------------------- */
+
+enum { SIDE_BY_SIDE_PAIRS = 1 << 17 }; /* from which on a second thread is worth waking */
+
+/* An auditor of its own, so that the halves may go on side by side. */
+struct audit_half {
+    struct attn_auditor a;
+    struct attn_arena arena; /* of what is run again */
+    struct attn_err err;
+    struct attn_audit *audit;
+    bool done;
+};
+
+static bool run_check(struct attn_auditor *a, size_t n, struct attn_audit *audit)
+{
+    struct attn_finding *f = &audit->finding[n];
+
+    *f =
+        (struct attn_finding){.row = &CHECKS[n].row, .status = ATTN_PASS, .gradient = -1};
+    if (!attn_audit_goes_on(a))
+        return false;
+    if (n == 0 || a->inputs_fit)
+        return CHECKS[n].run(a, f);
+    attn_finding_skip(f,
+                      "The inputs do not fit each other (check 1): nothing further can "
+                      "be judged.");
+    return true;
+}
+
+/* Every check of a half but the first of all. */
+static void run_half(void *halves, size_t which)
+{
+    struct audit_half *const half = (struct audit_half *)halves + which;
+
+    half->done = true;
+    for (size_t n = 1; n < ATTN_COUNT(CHECKS) && half->done; n++)
+        if (CHECKS[n].half == (enum half)which)
+            half->done = run_check(&half->a, n, half->audit);
+}
+
+/* A half draws numbers of its own: they do not depend on how far the other is. */
+static bool take_half(struct attn_auditor *a, enum half which, struct attn_audit *audit,
+                      struct audit_half *half)
+{
+    *half = (struct audit_half){.a = *a, .audit = audit};
+    if (!take_scratch(&half->a))
+        return false;
+    if (which == RUN_AGAIN) {
+        half->arena.size = attn_rerun_bytes(a->p, a->plan);
+        half->arena.base = attn_arena_take(a->arena, half->arena.size);
+        if (!half->arena.base)
+            return fail_memory(a);
+        half->a.arena = &half->arena;
+    }
+    half->a.random = attn_random_u64(&a->random);
+    half->a.err = &half->err;
+    return true;
+}
+
 static bool run_checks(struct attn_auditor *a, struct attn_audit *audit)
 {
-    for (size_t n = 0; n < ATTN_COUNT(CHECKS); n++) {
-        struct attn_finding *f = &audit->finding[n];
+    const struct attn_dims *const d = &a->p->d;
+    struct audit_half half[HALVES];
 
-        *f = (struct attn_finding){
-            .row = &CHECKS[n].row, .status = ATTN_PASS, .gradient = -1};
-        audit->count = n + 1;
-        if (!attn_audit_goes_on(a))
+    if (!run_check(a, 0, audit))
+        return false;
+    for (size_t h = 0; h < HALVES; h++)
+        if (!take_half(a, (enum half)h, audit, &half[h]))
             return false;
-        if (n > 0 && !a->inputs_fit)
-            attn_finding_skip(
-                f, "The inputs do not fit each other (check 1): nothing further can "
-                   "be judged.");
-        else if (!CHECKS[n].run(a, f))
+    if (a->exec && a->exec->parallel_for &&
+        d->B * d->h * d->T_q * d->T_kv >= SIDE_BY_SIDE_PAIRS)
+        a->exec->parallel_for(a->exec->ctx, HALVES, run_half, half);
+    else
+        for (size_t h = 0; h < HALVES; h++)
+            run_half(half, h);
+    for (size_t h = 0; h < HALVES; h++)
+        if (!half[h].done) {
+            *a->err = half[h].err;
             return false;
-    }
+        }
+    audit->count = ATTN_COUNT(CHECKS);
     return true;
 }
 
@@ -361,8 +350,7 @@ bool attn_audit_trace(const struct attn_problem *p, const struct attn_plan *plan
                       const struct attn_exec *exec, struct attn_audit *audit,
                       struct attn_err *err)
 {
-    const size_t mark = attn_arena_mark(arena), rows = rows_wanted(p, level);
-    const size_t all = p->d.B * p->d.h * p->d.T_q;
+    const size_t mark = attn_arena_mark(arena);
     struct attn_auditor a = {.p = p,
                              .plan = plan,
                              .trace = trace,
@@ -378,14 +366,9 @@ bool attn_audit_trace(const struct attn_problem *p, const struct attn_plan *plan
     *audit = (struct attn_audit){.status = ATTN_NOT_APPLICABLE, .seed = seed};
     if (level == ATTN_AUDIT_OFF)
         return true;
-    a.all_rows = rows == all || (swap && all * p->d.T_kv <= INJECTED_PAIRS);
-    done = take_scratch(&a, a.all_rows ? 0 : rows);
+    a.usable = usable_objects(&a);
+    done = take_rows(&a, level);
     if (done) {
-        a.usable = usable_objects(&a);
-        if (a.all_rows)
-            a.row_count = all;
-        else
-            draw_rows(&a, rows);
         audit->rows_looked_at = a.row_count;
         done = run_checks(&a, audit);
     }

@@ -35,6 +35,10 @@ struct attn_auditor {
     struct attn_logits logits;
 };
 
+/* Rows to look at, upper bound: all of them, or those drawn and some special ones. */
+size_t attn_audit_rows_wanted(const struct attn_problem *p, enum attn_audit_level level);
+/* Fills in `drawn`, at most so many. */
+void attn_audit_draw(struct attn_auditor *a, size_t most);
 /* Row n of those looked at; ordered by b, h, i. */
 struct attn_audit_row attn_audit_row(const struct attn_auditor *a, size_t n);
 /* False, with DEADLINE, when the caller wants to stop. */

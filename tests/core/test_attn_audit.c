@@ -7,6 +7,8 @@
 #include "make_audit.h"
 
 #include <criterion/criterion.h>
+#include <math.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -117,6 +119,81 @@ Test(attn_audit, same_seed_says_the_same)
     cr_assert_eq(first.audit.rows_looked_at, second.audit.rows_looked_at);
     make_run_free(&r);
     make_free(&m);
+}
+
+struct share {
+    attn_piece_fn *fn;
+    void *arg;
+    size_t piece;
+};
+
+static void *run_share(void *arg)
+{
+    const struct share *const share = arg;
+
+    share->fn(share->arg, share->piece);
+    return NULL;
+}
+
+/* A thread for each of at most two pieces; more go on here, last one first. */
+static void by_threads(void *calls, size_t count, attn_piece_fn *fn, void *arg)
+{
+    pthread_t thread[2];
+    struct share share[2];
+
+    ++*(size_t *)calls;
+    for (size_t n = count; n-- > 2;)
+        fn(arg, n);
+    for (size_t n = 0; n < 2 && n < count; n++) {
+        share[n] = (struct share){fn, arg, n};
+        cr_assert_eq(pthread_create(&thread[n], NULL, run_share, &share[n]), 0);
+    }
+    for (size_t n = 0; n < 2 && n < count; n++)
+        pthread_join(thread[n], NULL);
+}
+
+static void expect_same(const struct attn_finding *a, const struct attn_finding *b)
+{
+    cr_expect_eq(a->status, b->status, "%s", a->row->id);
+    cr_expect_arr_eq(a->at, b->at, sizeof a->at);
+    for (size_t k = 0; k < ATTN_FACTS_MAX; k++)
+        cr_expect(a->fact[k] == b->fact[k] || (isnan(a->fact[k]) && isnan(b->fact[k])),
+                  "%s, fact %zu: %g, %g", a->row->id, k, a->fact[k], b->fact[k]);
+}
+
+/* What is judged and what is run again go on side by side, and say what they say in
+   turns. */
+Test(attn_audit, helpers_change_nothing)
+{
+    static const struct attn_dims LARGE =
+        MAKE_DIMS(380, 380, 8, .B = 2, .d_k = 4, .d_v = 4, .h = 2, .h_kv = 1);
+    struct made m;
+    struct ran r;
+    size_t calls = 0;
+    const struct attn_exec exec = {.ctx = &calls, .parallel_for = by_threads};
+
+    attn_blas_init();
+    for (uint64_t seed = 1; seed <= 4; seed++)
+        for (int wrong = 0; wrong < 2; wrong++) {
+            struct audited alone, helped;
+
+            make_plain(&m, seed, ATTN_F32, ATTN_SELF, LARGE);
+            make_mask(&m, "causal");
+            make_prepare(&m);
+            make_run_all(&m.p, ATTN_PATH_DENSE, NULL, &r);
+            if (wrong)
+                ((float *)r.trace.t[ATTN_Y].p)[0] += 1;
+            alone = make_audit(&m.p, &r, ATTN_AUDIT_SAMPLED, seed, NULL);
+            helped = make_audit_by(&m.p, &r, ATTN_AUDIT_SAMPLED, seed, NULL, &exec);
+            cr_assert(alone.ok && helped.ok);
+            cr_expect_eq(alone.audit.status, wrong ? ATTN_FAIL : ATTN_PASS);
+            cr_assert_eq(alone.audit.count, helped.audit.count);
+            for (size_t n = 0; n < alone.audit.count; n++)
+                expect_same(&alone.audit.finding[n], &helped.audit.finding[n]);
+            make_run_free(&r);
+            make_free(&m);
+        }
+    cr_expect_geq(calls, 8);
 }
 
 static bool stop_at_once(void *ctx)

@@ -14,10 +14,17 @@ struct audited make_audit(const struct attn_problem *p, const struct ran *r,
                           enum attn_audit_level level, uint64_t seed,
                           const struct attn_swap *swap)
 {
+    return make_audit_by(p, r, level, seed, swap, NULL);
+}
+
+struct audited make_audit_by(const struct attn_problem *p, const struct ran *r,
+                             enum attn_audit_level level, uint64_t seed,
+                             const struct attn_swap *swap, const struct attn_exec *exec)
+{
     struct audited a = {0};
     struct attn_arena arena = make_arena(attn_audit_bytes(p, &r->plan, level));
 
-    a.ok = attn_audit_trace(p, &r->plan, &r->trace, NULL, level, seed, swap, &arena, NULL,
+    a.ok = attn_audit_trace(p, &r->plan, &r->trace, NULL, level, seed, swap, &arena, exec,
                             &a.audit, &a.err);
     cr_assert_eq(arena.used, 0);
     free(arena.base);

@@ -20,6 +20,10 @@ struct audited {
 struct audited make_audit(const struct attn_problem *p, const struct ran *r,
                           enum attn_audit_level level, uint64_t seed,
                           const struct attn_swap *swap);
+/* The same with somebody who helps, or who wants it to stop. */
+struct audited make_audit_by(const struct attn_problem *p, const struct ran *r,
+                             enum attn_audit_level level, uint64_t seed,
+                             const struct attn_swap *swap, const struct attn_exec *exec);
 /* The check's finding, which must be there. */
 const struct attn_finding *make_finding(const struct attn_audit *audit, const char *id);
 /* Id of the first check that fails; "nothing" when none does. */
