@@ -326,6 +326,20 @@ static bool put_forms(struct api_buffer *b, const struct attn_report *report)
 
 /* ---- the report ---- */
 
+/* By attn_precision: what a wrong candidate is told that would be right in it. */
+static const char *const IF_COARSER[ATTN_PRECISION_COUNT] = {
+    [ATTN_FLOAT32] =
+        "Every error is within the rounding of float32: if these numbers were "
+        "computed or printed so, say \"candidate_dtype\": \"float32\".",
+    [ATTN_FLOAT16] =
+        "Every error is within the rounding of float16: if these numbers were "
+        "computed or printed so, say \"candidate_dtype\": \"float16\", or a "
+        "tolerance.",
+    [ATTN_BFLOAT16] = "Every error is within the rounding of bfloat16: if these numbers "
+                      "were computed or printed so, say \"candidate_dtype\": "
+                      "\"bfloat16\", or a tolerance.",
+};
+
 static bool put_notes(struct api_buffer *b, const struct api_judged *j)
 {
     const struct attn_report *report = &j->report;
@@ -336,12 +350,15 @@ static bool put_notes(struct api_buffer *b, const struct api_judged *j)
         const char *says;
     } notes[] = {
         {report->verdict == ATTN_INCONCLUSIVE, report->why_inconclusive},
-        {wrong && report->diagnoses == 0 && !shapes,
+        {wrong && report->diagnoses == 0 && !shapes && IF_COARSER[j->coarser] == NULL,
          "The place is certain, the cause is not known: no fault of the catalog "
          "reproduces these numbers."},
         {report->verdict == ATTN_CORRECT && report->hidden > 0,
          "Right on this input: cannot_be_told_apart lists what this input cannot show; "
          "/v1/probe issues one that shows more."},
+        {j->shows_float32, "Every number of this candidate is a float32: it is judged as "
+                           "such, as long as candidate_dtype does not say otherwise."},
+        {true, IF_COARSER[j->coarser]},
     };
     bool ok = api_put_key(b, "notes") && api_puts(b, "[");
 

@@ -41,6 +41,9 @@ static bool judge(struct audit_work *w, struct api_judged *judged, struct api_er
                                 needs, room);
     ok = attn_diagnose(&judged->r.p, &judged->candidate, ask, arena, &w->exec,
                        &judged->report, &core);
+    if (ok && !judged->tolerance_stated && judged->report.verdict == ATTN_INCORRECT &&
+        judged->report.diagnoses == 0)
+        ok = api_candidate_coarser(judged, ask, arena, &w->exec, &judged->coarser, &core);
     w->ms.judge += api_now_ms() - start;
     return ok || api_fail_core(err, &core);
 }

@@ -22,6 +22,9 @@ struct api_judged {
     struct attn_tensor
         shared_additive; /* d_additive as given, where items or heads share it */
     struct attn_report report;
+    bool tolerance_stated;       /* or the precision                                 */
+    bool shows_float32;          /* every number is one: judged as such              */
+    enum attn_precision coarser; /* in which all would be right; ATTN_FLOAT64 = none */
 };
 
 struct api_tolerance_in { /* as the request states it; NaN = not stated      */
@@ -48,6 +51,15 @@ bool api_candidate_read(struct api_ctx *ctx, const struct api_doc *doc,
                         const json_t *object, const char *pointer,
                         const struct api_tolerance_in *tolerance,
                         struct api_judged *judged, struct api_err *err);
+
+/* Whether every number is a float32, and some are no shorter (api_audit_precision.c). */
+bool api_candidate_is_float32(const struct attn_candidate *c);
+/* The precision in which everything of a wrong candidate would be right, if its errors
+   are so small; else ATTN_FLOAT64.  False only without memory or time. */
+bool api_candidate_coarser(const struct api_judged *judged,
+                           const struct attn_grad_ask *ask, struct attn_arena *arena,
+                           const struct attn_exec *exec, enum attn_precision *precision,
+                           struct attn_err *err);
 
 /* Gives the candidate's d_additive the axes that the judge wants; nothing when it has
  * them. */

@@ -254,6 +254,13 @@ bool api_candidate_read(struct api_ctx *ctx, const struct api_doc *doc,
         if (!read_member(&rd, name, v, api_pointer(place, pointer, name), err))
             return false;
     }
+    judged->tolerance_stated =
+        rd.precision_stated || !isnan(tolerance->rtol) || !isnan(tolerance->atol);
+    judged->shows_float32 = !judged->tolerance_stated &&
+                            judged->candidate.precision == ATTN_FLOAT64 &&
+                            api_candidate_is_float32(&judged->candidate);
+    if (judged->shows_float32)
+        judged->candidate.precision = ATTN_FLOAT32;
     set_tolerance(tolerance, &judged->candidate);
     return true;
 }
