@@ -59,7 +59,7 @@ JOBS     := $(shell nproc)
 .SECONDARY:
 
 help: ## list the targets
-	@grep -hE '^[a-z][a-z-]*:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | sort | column -t -s "$$(printf '\t')"
+	@grep -hE '^[a-z][a-z-]*:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/; s/$$(PORT)/$(PORT)/' | sort | column -t -s "$$(printf '\t')"
 
 build: $(BUILD)/attentiond ## build $(BUILD)/attentiond (needs neither network nor root)
 

@@ -102,7 +102,7 @@ static bool put_limits(struct api_buffer *b, const struct api_limits *limits)
         {"body_max_bytes", limits->body_max_bytes, "bytes"},
         {"memory_max_bytes", limits->memory_max_bytes, "bytes"},
         {"answer_max_bytes", limits->answer_max_bytes, "bytes"},
-        {"deadline_ms", limits->deadline_ms, "milliseconds, 0 = none"},
+        {"deadline_ms", limits->deadline_ms, "milliseconds"},
         {"workers", limits->workers, "threads"},
         {"queue_max", limits->queue_max, "requests"},
         {"ablations_max", API_ABLATIONS_MAX, "ablations of one request"},

@@ -200,6 +200,16 @@ static bool fail_odd_width(struct api_err *err, const char *where,
                             named(core->object, "This position kind"), core->got);
 }
 
+static bool fail_square(struct api_err *err, const char *where,
+                        const struct attn_err *core)
+{
+    return api_fail_numbers(err, "wrong-shape", where, core->object, core->want,
+                            core->got,
+                            "Only a square matrix can be the identity: %s has %zu rows "
+                            "and %zu columns.",
+                            named(core->object, "this one"), core->want, core->got);
+}
+
 static bool fail_memory(struct api_err *err, const char *where,
                         const struct attn_err *core)
 {
@@ -240,7 +250,7 @@ static bool fail_range(struct api_err *err, const char *where,
                         core->axis != NULL ? ": " : "", named(core->axis, ""));
     return api_fail_numbers(
         err, "bad-value", where, core->object, core->want, core->got,
-        "%s is %zu, which is outside its range: its bound here is %zu.",
+        "%s is %zu, which is outside its range: at most %zu is possible here.",
         named(core->object, "A parameter"), core->got, core->want);
 }
 
@@ -249,7 +259,8 @@ static bool fail_deadline(struct api_err *err, const char *where,
 {
     (void)where, (void)core;
     return api_fail(err, "deadline", NULL,
-                    "The computation did not finish before its deadline.");
+                    "The computation did not finish before its deadline, or before the "
+                    "server, which was told to stop, had to end.");
 }
 
 static code_fn *const CODES[] = {
@@ -267,6 +278,7 @@ static code_fn *const CODES[] = {
     [ATTN_E_MEMORY] = fail_memory,
     [ATTN_E_OVERFLOW] = fail_overflow,
     [ATTN_E_RANGE] = fail_range,
+    [ATTN_E_SQUARE] = fail_square,
     [ATTN_E_DEADLINE] = fail_deadline,
 };
 _Static_assert(API_COUNT(CODES) == ATTN_CODE_COUNT, "one sentence a code");

@@ -295,7 +295,8 @@ struct api_tensor_in { /* a tensor as it was given, before memory is taken      
     size_t small_len;
     int source_dtype; /* enum api_source_dtype, as base64 or flat data states it */
     enum attn_init_kind init;
-    uint64_t seed;
+    uint64_t seed; /* 0 unless stated */
+    bool seeded;   /* stated          */
     double std;
 };
 

@@ -197,6 +197,13 @@ static void given_of(const struct api_reading *rd, struct attn_given *given)
 static bool fail_projected(const struct api_reading *rd, const char *object,
                            struct api_err *err)
 {
+    for (int k = ATTN_IN_Q; k <= ATTN_IN_V; k++)
+        if (rd->in[ATTN_IN_X].present && strcmp(ATTN_INPUTS[k].name, object) == 0)
+            return api_fail(
+                err, "contradiction", ATTN_INPUTS[k].place,
+                "%s cannot be given together with X: give X with W_Q, W_K and "
+                "W_V, or Q, K and V without them.",
+                object);
     for (int k = 0; k < ATTN_INPUT_COUNT; k++) {
         const bool projects = k >= ATTN_IN_W_Q && k <= ATTN_IN_W_V;
         const bool biases = k >= ATTN_IN_B_Q && k <= ATTN_IN_B_V;
@@ -231,8 +238,9 @@ static bool fail_resolve(const struct api_reading *rd, const struct attn_err *co
                      " %s was given as %s%s.", core->object,
                      api_shape_text(shape, rd->in[k].rank, rd->in[k].dim),
                      is_turned(rd, k) ? ", which torch_linear reads as (out,in)"
-                     : is_matrix(k)   ? ", read as (in,out)"
-                                      : "");
+                     : is_matrix(k) ? ", read as (in,out); if weights are (out,in), say "
+                                      "\"convention\": \"torch_linear\""
+                                    : "");
     return false;
 }
 
@@ -348,8 +356,30 @@ static bool fill_input(struct api_reading *rd, int k, struct api_err *err)
     return api_tensor_read(in, API_FINITE_ONLY, t, err);
 }
 
+/* Whether two tensors were drawn alike by accident: nobody stated the one's seed. */
+static bool drawn_alike(const struct api_tensor_in *a, const struct api_tensor_in *b)
+{
+    return a->present && b->present && a->form == API_INIT && b->form == API_INIT &&
+           a->init >= ATTN_INIT_NORMAL && a->init == b->init && a->seed == b->seed &&
+           !(a->seeded && b->seeded) && a->std == b->std && a->rank == b->rank &&
+           memcmp(a->dim, b->dim, a->rank * sizeof a->dim[0]) == 0;
+}
+
+static void warn_of_seeds(struct api_reading *rd)
+{
+    for (int k = 0; k < ATTN_INPUT_COUNT; k++)
+        for (int n = 0; n < k; n++)
+            if (drawn_alike(&rd->in[k], &rd->in[n])) {
+                api_warn(rd->r, "Tensors made by init without a seed all have seed 0: "
+                                "those of one kind and shape hold the same numbers. Give "
+                                "each a seed of its own.");
+                return;
+            }
+}
+
 bool api_fill_inputs(struct api_reading *rd, struct api_err *err)
 {
+    warn_of_seeds(rd);
     if (rd->sizes_only)
         return true;
     for (int k = 0; k < ATTN_INPUT_COUNT; k++)

@@ -224,6 +224,7 @@ static bool read_seed(void *into, const struct api_doc *doc, const json_t *v,
     if (!api_read_int(v, pointer, 0, INT64_MAX, &seed, err))
         return false;
     in->seed = (uint64_t)seed;
+    in->seeded = true;
     return true;
 }
 

@@ -24,7 +24,7 @@ size_t attn_edit_token_key(const struct attn_problem *p, const struct attn_edit 
 static bool check_index(const char *name, size_t index, size_t count,
                         struct attn_err *err)
 {
-    return index < count || attn_fail(err, ATTN_E_RANGE, name, NULL, count, index);
+    return index < count || attn_fail(err, ATTN_E_RANGE, name, NULL, count - 1, index);
 }
 
 /* `with` holds as many numbers as what it replaces, in the same axes. */
@@ -58,8 +58,7 @@ static bool check_weight(const struct attn_problem *p, const struct attn_edit *e
     if (W->p == NULL)
         return attn_fail(err, ATTN_E_MISSING, ATTN_INPUTS[input].name, NULL, 0, 0);
     if (attn_edit_is(edit, ATTN_CHANGE_IDENTITY) && W->dim[0] != W->dim[1])
-        return attn_fail(err, ATTN_E_SHAPE, ATTN_INPUTS[input].name,
-                         attn_axis_name(ATTN_INPUTS[input].axis[1]), W->dim[0],
+        return attn_fail(err, ATTN_E_SQUARE, ATTN_INPUTS[input].name, NULL, W->dim[0],
                          W->dim[1]);
     return check_with(edit, W->dim[0], W->dim[1], err);
 }

@@ -59,7 +59,8 @@ enum attn_code {
     ATTN_E_ODD_WIDTH, /* the position kind `object` needs an even d_k: got */
     ATTN_E_MEMORY, /* got bytes planned, want = limit                                  */
     ATTN_E_OVERFLOW, /* sizes whose product no machine holds */
-    ATTN_E_RANGE, /* a parameter is outside its range: object names it                */
+    ATTN_E_RANGE,  /* a parameter is outside its range: object names it; want: at most */
+    ATTN_E_SQUARE, /* the matrix `object` must be square: rows (want), columns (got)  */
     ATTN_E_DEADLINE, /* exec->stop said so */
     ATTN_CODE_COUNT
 };

@@ -382,11 +382,11 @@ bool attn_row_trace(const struct attn_problem *p, const struct attn_trace *trace
 
     *out = (struct attn_row_trace){.b = b, .h = h, .i = i};
     if (b >= p->d.B)
-        return attn_fail(err, ATTN_E_RANGE, "batch", NULL, p->d.B, b);
+        return attn_fail(err, ATTN_E_RANGE, "batch", NULL, p->d.B - 1, b);
     if (h >= p->d.h)
-        return attn_fail(err, ATTN_E_RANGE, "head", NULL, p->d.h, h);
+        return attn_fail(err, ATTN_E_RANGE, "head", NULL, p->d.h - 1, h);
     if (i >= p->d.T_q)
-        return attn_fail(err, ATTN_E_RANGE, "query", NULL, p->d.T_q, i);
+        return attn_fail(err, ATTN_E_RANGE, "query", NULL, p->d.T_q - 1, i);
     if (trace->t[ATTN_V].p == NULL || trace->t[ATTN_H].p == NULL)
         return attn_fail(err, ATTN_E_MISSING, trace->t[ATTN_V].p == NULL ? "V" : "H",
                          NULL, 0, 0);

@@ -272,6 +272,15 @@ struct srv_connection {
     atomic_bool gone;            /* it broke while it waited for the answer   */
 };
 
+/* Connections by their descriptor: srv_half.c. */
+struct srv_fds {
+    _Atomic(struct srv_connection *) *connection;
+    size_t count;
+};
+bool srv_fds_new(struct srv_fds *fds, size_t connection_max);
+void srv_fds_set(struct srv_fds *fds, int fd, struct srv_connection *connection);
+void srv_fds_free(struct srv_fds *fds);
+
 struct srv_watch;
 struct srv_watch *srv_watch_new(struct srv_server *server);
 void srv_watch_free(struct srv_watch *watch);
@@ -351,6 +360,7 @@ struct srv_server {
     struct srv_packers packers;
     struct srv_pool *pool;
     struct srv_watch *watch;
+    struct srv_fds fds;
     struct srv_accept *accept;
     struct srv_lanes lanes;
     struct srv_spares spares;
@@ -358,7 +368,7 @@ struct srv_server {
     atomic_uint in_flight; /* from the request line to the last byte sent      */
     atomic_bool draining;  /* ready answers 503                                */
     atomic_bool closing;   /* the listen socket is closed: answers end theirs  */
-    atomic_bool abandoned; /* drain time is over: nothing more is computed     */
+    atomic_bool abandoned; /* the end is near: nothing more is computed        */
 };
 
 bool srv_http_start(struct srv_server *server);

@@ -66,7 +66,8 @@ static const struct srv_option OPTIONS[] = {
       "largest request body; a larger one is answered 413" },
     { "body-total-max", FIELD(body_total_max_bytes), NULL, NULL, SRV_DERIVED, 1, TIB,
       "bytes", "memory / 4, at least body-max",
-      "bodies and answers held at once, over all requests; more is answered 503" },
+      "bodies and answers held at once, over all requests; while it is more, what comes "
+      "is answered 503" },
     { "memory-max", FIELD(memory_max_bytes), NULL, NULL, SRV_DERIVED, 1, TIB, "bytes",
       "memory / 4 / workers, at most 4 GiB",
       "tensors of one request; a larger plan is answered 413" },
@@ -81,7 +82,8 @@ static const struct srv_option OPTIONS[] = {
       "header and body must arrive (else 408), and an answer be taken, within this time "
       "plus 1 s per MiB" },
     { "drain-time", FIELD(drain_time_ms), NULL, NULL, 9000, 0, 3600000, "ms", NULL,
-      "from SIGTERM to exit at most, for requests in flight" },
+      "from SIGTERM to exit at most, for requests in flight; what is not done shortly "
+      "before (a quarter of it, at most 500 ms) is answered 504" },
     { "drain-wait", FIELD(drain_wait_ms), NULL, NULL, 0, 0, 3600000, "ms", NULL,
       "of that, how long ready answers 503 before the listen socket is closed" },
     { "cors-origins", FIELD(cors_origins), "*", srv_cors_origins_ok, 0, 0, 0, "origins",

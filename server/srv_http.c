@@ -111,6 +111,8 @@ static enum MHD_Result on_complete(struct srv_request *request)
 {
     if (!srv_connection_leave(request->connection, SRV_RECEIVING))
         return MHD_NO;
+    if (atomic_load(&request->server->abandoned))
+        srv_request_refuse(request, API_P_DRAINING, NULL);
     if (!request->problem.set && !request->preflight && request->route->worker) {
         const bool worker_first = srv_work_wants_worker(request->server);
 
@@ -231,11 +233,14 @@ static void on_connection(void *io_arg, struct MHD_Connection *mhd, void **conte
             MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD);
 
         *context = srv_watch_open(server->watch, info->connect_fd);
+        srv_fds_set(&server->fds, info->connect_fd, *context);
         return;
     }
     atomic_fetch_add(&io->closed, 1);
-    if (*context != NULL)
+    if (*context != NULL) {
+        srv_fds_set(&server->fds, ((struct srv_connection *)*context)->fd, NULL);
         srv_watch_close(server->watch, *context);
+    }
     *context = NULL;
 }
 

@@ -15,7 +15,9 @@
 enum {
     EXIT_USAGE = 2,
     STEP_MS = 5,
-    LAST_MS = 500 /* of the drain time, kept for answers that say 503 or 504 */
+    QUIET_MS = 100,
+    LAST_MS = 500, /* of the drain time, kept for answers that say 503 or 504: */
+    LAST_SHARE = 4 /* at most one part in so many of it                        */
 };
 
 static struct srv_server SERVER;
@@ -56,6 +58,8 @@ static bool parts_start(struct srv_server *server)
             break; /* then answers are copied */
         srv_spares_give(&server->spares, spare);
     }
+    if (!srv_fds_new(&server->fds, (size_t)config->connection_max))
+        return false;
     server->pool = srv_pool_new((unsigned)config->workers, (unsigned)config->queue_max,
                                 &server->lanes, &server->limits, srv_task_run, server);
     server->watch = srv_watch_new(server);
@@ -124,31 +128,40 @@ static bool is_quiet(const struct srv_server *server)
     return atomic_load(&server->in_flight) == 0;
 }
 
-static void wait_quiet(struct srv_server *server, int64_t until_us)
+/* Waits until no request has been there for so long: some may be on their way. */
+static void wait_quiet(struct srv_server *server, int64_t quiet_ms, int64_t until_us)
 {
-    while (!is_quiet(server) && srv_now_us() < until_us)
+    int64_t since_us = srv_now_us();
+
+    while (srv_now_us() < until_us &&
+           (!is_quiet(server) || srv_now_us() < since_us + quiet_ms * 1000)) {
         sleep_ms(STEP_MS);
+        if (!is_quiet(server))
+            since_us = srv_now_us();
+    }
 }
 
 /*
  * From the signal to the end: ready answers 503; after drain-wait nothing new is
- * accepted; requests in flight are finished; near the end of the drain time those
- * that still compute are told that their deadline has passed.  True when every
- * request was answered.
+ * accepted; requests in flight are finished, and those that come on open connections;
+ * near the end of the drain time those that still compute are told that their deadline
+ * has passed.  In the end none begins any more, because no connection may be with a
+ * worker when the I/O threads stop.  True when every request was answered.
  */
 static bool drain(struct srv_server *server)
 {
-    const int64_t end_us = srv_now_us() + server->config.drain_time_ms * 1000;
+    const int64_t drain_ms = server->config.drain_time_ms;
+    const int64_t end_us = srv_now_us() + drain_ms * 1000;
+    const int64_t last_ms =
+        drain_ms / LAST_SHARE < LAST_MS ? drain_ms / LAST_SHARE : LAST_MS;
 
     atomic_store(&server->draining, true);
     sleep_ms(server->config.drain_wait_ms);
     srv_accept_free(server->accept);
     atomic_store(&server->closing, true);
-    wait_quiet(server, end_us - LAST_MS * 1000);
-    if (!is_quiet(server)) {
-        atomic_store(&server->abandoned, true);
-        wait_quiet(server, end_us);
-    }
+    wait_quiet(server, QUIET_MS, end_us - last_ms * 1000);
+    atomic_store(&server->abandoned, true);
+    wait_quiet(server, 0, end_us);
     return is_quiet(server);
 }
 
@@ -157,6 +170,7 @@ static void parts_stop(struct srv_server *server)
     srv_http_stop(server);
     srv_pool_free(server->pool);
     srv_watch_free(server->watch);
+    srv_fds_free(&server->fds);
     for (int64_t t = 0; t < server->config.io_threads; t++)
         api_ctx_free(server->io[t].ctx);
     for (size_t t = 0; t < SRV_THREADS_MAX; t++)

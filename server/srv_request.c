@@ -111,9 +111,9 @@ bool srv_request_body_add(struct srv_request *request, const char *data, size_t 
         return false;
     }
     if (!srv_held_take(&server->held, bytes)) {
-        srv_request_refuse(
-            request, API_P_OVERLOADED,
-            "The server holds as many request bytes as it may; try again.");
+        srv_request_refuse(request, API_P_OVERLOADED,
+                           "The server holds as many bytes of requests and answers as it "
+                           "may; try again.");
         return false;
     }
     request->held_bytes += bytes;

@@ -19,7 +19,7 @@
 enum {
     TICK_MS = 100,
     PATIENCE_US = 1000000,
-    WAITING_MAX = 64,
+    BATCH_MAX = 64,
     LINGER_MAX = 256,
     LINGER_US = 2000000,
     LINGER_READ_BYTES = 64 << 10
@@ -73,36 +73,57 @@ static void connection_remind(struct srv_connection *connection, int64_t now)
     shutdown(connection->fd, now < connection->patient_until_us ? SHUT_RD : SHUT_RDWR);
 }
 
-/* Connections that wait for their answer, a batch of them. */
-struct waiting {
-    struct srv_connection *connection[WAITING_MAX];
-    struct pollfd fds[WAITING_MAX];
+/* Connections to ask about, a batch of them; and what is done with those that the kernel
+   has news of. */
+typedef void news_fn(struct srv_connection *connection);
+
+struct batch {
+    news_fn *news;
+    struct srv_connection *connection[BATCH_MAX];
+    struct pollfd fds[BATCH_MAX];
     nfds_t count;
 };
 
-/* Marks those whose connection has broken, so that their work ends.  A client that closed
-   its sending side may still read: that is no sign. */
-static void waiting_check(struct waiting *w)
+static void batch_ask(struct batch *batch)
 {
-    if (w->count > 0 && poll(w->fds, w->count, 0) > 0)
-        for (nfds_t n = 0; n < w->count; n++)
-            if (w->fds[n].revents & (POLLHUP | POLLERR))
-                atomic_store(&w->connection[n]->gone, true);
-    w->count = 0;
+    if (batch->count > 0 && poll(batch->fds, batch->count, 0) > 0)
+        for (nfds_t n = 0; n < batch->count; n++)
+            if (batch->fds[n].revents != 0)
+                batch->news(batch->connection[n]);
+    batch->count = 0;
 }
 
-static void waiting_add(struct waiting *w, struct srv_connection *connection)
+static void batch_add(struct batch *batch, struct srv_connection *connection,
+                      short events)
 {
-    w->connection[w->count] = connection;
-    w->fds[w->count++] = (struct pollfd){.fd = connection->fd};
-    if (w->count == WAITING_MAX)
-        waiting_check(w);
+    batch->connection[batch->count] = connection;
+    batch->fds[batch->count++] = (struct pollfd){.fd = connection->fd, .events = events};
+    if (batch->count == BATCH_MAX)
+        batch_ask(batch);
+}
+
+/* A connection that waits for its answer has broken: its work ends.  A client that closed
+   its sending side may still read: that is no sign. */
+static void has_broken(struct srv_connection *connection)
+{
+    atomic_store(&connection->gone, true);
+}
+
+/* The client has closed its sending side and all it sent has been read: no request will
+   come, or not the rest of one.  The end came together with the last bytes and has hidden
+   behind them: it is shown to the I/O thread again. */
+static void has_ended(struct srv_connection *connection)
+{
+    char byte;
+
+    if (recv(connection->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0)
+        shutdown(connection->fd, SHUT_RD);
 }
 
 static void connections_check(struct srv_watch *watch)
 {
     const int64_t now = srv_now_us();
-    struct waiting waiting = {.count = 0};
+    struct batch working = {.news = has_broken}, receiving = {.news = has_ended};
 
     pthread_mutex_lock(&watch->lock);
     for (struct srv_connection *c = watch->connections; c != NULL; c = c->next) {
@@ -111,11 +132,14 @@ static void connections_check(struct srv_watch *watch)
         if (phase == SRV_EXPIRED)
             connection_remind(c, now);
         else if (phase == SRV_WORKING)
-            waiting_add(&waiting, c);
+            batch_add(&working, c, 0);
         else if (now > atomic_load(&c->until_us))
             connection_expire(c, phase, now);
+        else if (phase != SRV_SENDING)
+            batch_add(&receiving, c, POLLRDHUP);
     }
-    waiting_check(&waiting);
+    batch_ask(&working);
+    batch_ask(&receiving);
     pthread_mutex_unlock(&watch->lock);
 }
 

@@ -54,6 +54,7 @@ Test(api_error_core, points_to_what_was_meant)
         {ATTN_E_DIVIDE, "shapes.kv_heads", "kv_heads", "heads-not-divisible",
          "/shapes/kv_heads"},
         {ATTN_E_ALIGNMENT, "causal", NULL, "ambiguous-alignment", "/masks/causal"},
+        {ATTN_E_SQUARE, "W_O", NULL, "wrong-shape", "/weights/W_O"},
         {ATTN_E_ODD_WIDTH, "rope", "d_k", "bad-value", "/position/rope"},
         {ATTN_E_RANGE, "padding.lengths", NULL, "bad-value", "/masks/padding/lengths"},
         {ATTN_E_RANGE, "score.softcap", NULL, "bad-value", "/score/softcap"},

@@ -320,6 +320,36 @@ def half_closed_client_is_answered(binary):
         assert [wire.response().status for _ in range(2)] == [200, 200]
 
 
+def half_closed_clients_in_a_queue(binary):
+    """The end of the input is there when the library reads again behind each answer."""
+    with Server(binary, "--workers", 1) as server:
+        wires = [server.connect() for _ in range(20)]
+        for n, wire in enumerate(wires):
+            wire.send(request("POST", PATH, OK_BODY if n % 4 else slow_body(512)))
+            wire.sock.shutdown(socket.SHUT_WR)
+        assert [wire.response().status for wire in wires] == [200] * 20
+        for wire in wires:
+            wire.sock.settimeout(5)
+            assert wire.sock.recv(1) == b"", "closed once it is answered"
+            wire.sock.close()
+
+
+def ended_inside_a_request(binary):
+    """Bytes and the end of the input arrive together: the connection is not kept."""
+    whole = request("POST", PATH, OK_BODY)
+    body = whole.index(b"\r\n\r\n") + 4
+    with Server(binary, "--connection-max", 8) as server:
+        for cut in (10, body - 10, body, body + 20):
+            for _ in range(12):
+                with server.connect() as wire:
+                    wire.send(whole[:cut])
+        begun = time.monotonic()
+        assert server.works() and time.monotonic() - begun < 5
+        server.terminate()
+        assert server.wait() == 0
+        assert time.monotonic() - begun < 7, "nobody is waited for"
+
+
 def parallel_load(binary):
     with Server(binary) as server:
         def client():
@@ -340,5 +370,6 @@ TESTS = [body_limit_declared, body_limit_chunked, body_limit_on_get, budget_over
          dripping_request_line, dripping_header, dripping_fast, dripping_body,
          silent_connection, slow_reader, unread_files_stay_whole,
          connections_at_limit, one_more_connection_waits, many_slow_connections, client_gone_before_answer, client_gone_frees_its_worker,
-         half_closed_client_is_answered,
+         half_closed_client_is_answered, half_closed_clients_in_a_queue,
+         ended_inside_a_request,
          parallel_load]

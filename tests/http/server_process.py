@@ -194,6 +194,25 @@ def broken_pipe(binary):
         assert server.process.poll() is None
 
 
+def terminate_answers_what_was_sent(binary):
+    """Requests that no thread has read yet when the signal comes are answered, too."""
+    for workers, io_threads in ((1, 1), (2, 2), (2, 1), (3, 5)):
+        with Server(binary, "--workers", workers, "--io-threads", io_threads) as server:
+            wires = [server.connect() for _ in range(60)]
+            for wire in wires:
+                wire.send(request())
+                assert wire.response().status == 200
+            server.process.send_signal(signal.SIGSTOP)
+            for wire in wires:
+                wire.send(request("POST", PATH, OK_BODY))
+            server.terminate()
+            server.process.send_signal(signal.SIGCONT)
+            assert {wire.response().status for wire in wires} == {200}
+            assert server.wait() == 0
+            for wire in wires:
+                wire.sock.close()
+
+
 def threads_and_cores(binary):
     """Where the log says so, each core has a worker and an I/O thread to itself; else no
     thread is bound."""
@@ -258,5 +277,6 @@ def cors_list(binary):
 TESTS = [version_and_help, wrong_options, flag_before_environment, wrong_host, port_in_use, ipv6,
          one_line_on_stdout, terminate_idle,
          terminate_at_once, terminate_finishes_requests, terminate_in_time,
-         terminate_with_dripping_client, ready_while_draining, second_signal, healthcheck, threads_and_cores,
+         terminate_with_dripping_client, ready_while_draining, second_signal, healthcheck, terminate_answers_what_was_sent,
+         threads_and_cores,
          broken_pipe, log_off, log_nobody_reads, cors_list]
