@@ -29,16 +29,16 @@ Test(attn_edit, refusals_name_both_numbers)
     double numbers[40] = {0};
 
     make_plain(&m, 2, ATTN_F64, ATTN_SELF, d);
-    refused(&m.p, make_edit("W_Q", "identity"), ATTN_E_SHAPE, "W_Q", 4, 6);
+    refused(&m.p, make_edit("W_Q", "identity"), ATTN_E_SQUARE, "W_Q", 4, 6);
     edit = make_edit("head", "zero");
     edit.index = 3;
-    refused(&m.p, edit, ATTN_E_RANGE, "index", 3, 3);
+    refused(&m.p, edit, ATTN_E_RANGE, "index", 2, 3);
     edit = make_edit("edge", "remove");
     edit.query = 7;
-    refused(&m.p, edit, ATTN_E_RANGE, "query", 3, 7);
+    refused(&m.p, edit, ATTN_E_RANGE, "query", 2, 7);
     edit = make_edit("edge", "remove");
     edit.key = 9;
-    refused(&m.p, edit, ATTN_E_RANGE, "key", 3, 9);
+    refused(&m.p, edit, ATTN_E_RANGE, "key", 2, 9);
     edit = make_edit("W_O", "replace");
     edit.with = (struct attn_tensor){ATTN_F64, 2, {4, 5}, numbers};
     refused(&m.p, edit, ATTN_E_SHAPE, "with", 15, 4);

@@ -314,9 +314,9 @@ Test(attn_stats, places_outside_are_refused)
         const char *object;
         size_t want, got;
     } rows[] = {
-        {{2, 0, 0}, "batch", 2, 2},
-        {{0, 3, 0}, "head", 3, 3},
-        {{0, 0, 9}, "query", 4, 9},
+        {{2, 0, 0}, "batch", 1, 2},
+        {{0, 3, 0}, "head", 2, 3},
+        {{0, 0, 9}, "query", 3, 9},
     };
 
     make_plain(&m, 3, ATTN_F64, ATTN_SELF,
