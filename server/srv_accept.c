@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 enum {
-    NEAR_MORE = 3, /* connections that a thread may have more than another, if they come
+    NEAR_MORE = 8, /* connections that a thread may have more than another, if they come
                       in on its core; and never more than twice as many */
     FULL_MS = 5,   /* until it is looked again whether a connection was closed */
     SHORT_MS = 50, /* the same for files, memory or the network                */
