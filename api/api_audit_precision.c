@@ -51,8 +51,8 @@ bool api_candidate_is_float32(const struct attn_candidate *c)
     return telling >= TELLING_MIN;
 }
 
-/* The largest error of a given object or gradient; infinite where there is none to name.
- */
+/* The largest error of a given object or gradient; what has none (NaN) is left to the
+   verdict. */
 static double largest_error(const struct attn_report *report)
 {
     double largest = 0;

@@ -17,18 +17,19 @@
 #include <unistd.h>
 
 enum {
-    NEAR_MORE = 8, /* connections that a thread may have more than another, if they come
-                      in on its core; and never more than twice as many */
-    FULL_MS = 5,   /* until it is looked again whether a connection was closed */
-    SHORT_MS = 50, /* the same for files, memory or the network                */
-    SETTLE_MS = 1000
+    NEAR_MORE = 8,   /* connections that a thread may have more than another, if they come
+                        in on its core; and never more than twice as many */
+    FULL_MS = 5,     /* until it is looked again whether a connection was closed */
+    SHORT_MS = 50,   /* the same for files, memory or the network                */
+    SETTLE_MS = 1000 /* until what was given to a thread must have begun       */
 };
 
 struct srv_accept {
     struct srv_server *server;
     pthread_t thread;
     int listen_fd, end_fd;
-    unsigned last; /* thread that got a connection last */
+    unsigned last;   /* thread that got a connection last, */
+    int64_t last_us; /* and when                           */
     unsigned long given[SRV_THREADS_MAX];
 };
 
@@ -84,9 +85,11 @@ static unsigned thread_choose(const struct srv_accept *accept, int fd)
 }
 
 /* A connection that the library could not begin for want of memory is neither started
-   nor closed: what has not begun by now never will. */
+   nor closed: what has not begun after so long never will. */
 static void settle(struct srv_accept *accept)
 {
+    if (srv_now_us() - accept->last_us < SETTLE_MS * 1000)
+        return;
     for (unsigned t = 0; t < accept->server->config.io_threads; t++)
         accept->given[t] = atomic_load(&accept->server->io[t].started);
 }
@@ -104,6 +107,7 @@ static bool accept_one(struct srv_accept *accept)
         return false;
     t = thread_choose(accept, fd);
     accept->last = t;
+    accept->last_us = srv_now_us();
     accept->given[t]++;
     if (MHD_add_connection(accept->server->io[t].daemon, fd, (struct sockaddr *)&address,
                            size) != MHD_YES)
@@ -132,9 +136,8 @@ static void *accept_main(void *arg)
 
     while (fds[0].revents == 0) {
         fds[1].revents = 0;
-        if (poll(fds, rest_ms < 0 ? 2 : 1, rest_ms < 0 ? SETTLE_MS : rest_ms) == 0 &&
-            rest_ms < 0)
-            settle(accept);
+        poll(fds, rest_ms < 0 ? 2 : 1, rest_ms);
+        settle(accept);
         rest_ms = accept_waiting(accept);
     }
     return NULL;

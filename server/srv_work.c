@@ -150,7 +150,7 @@ bool srv_work_here(struct srv_request *request)
     struct srv_server *const server = request->server;
 
     if (!request->route->here || request->body.len > HERE_BODY_MAX ||
-        atomic_load(&server->abandoned) || srv_held_over(&server->held))
+        srv_held_over(&server->held))
         return false;
     request->queued_us = request->begun_us = srv_now_us();
     request->out = srv_buffers_take(&server->buffers, HERE_ANSWER_BYTES);

@@ -125,6 +125,14 @@ Test(attn_rerun, later_keys_that_are_read_are_found)
     fails(&m, mask, clears_nothing, "prefix_invariance");
 }
 
+/* The rule's only parameter: numbers, so many an item. */
+static void give(struct attn_mask *mask, int64_t *numbers, size_t each)
+{
+    mask->arg[0].given = true;
+    mask->arg[0].table =
+        (struct attn_table){.elem = ATTN_ELEM_I64, .p = numbers, .stride_b = each};
+}
+
 Test(attn_rerun, other_documents_that_are_read_are_found)
 {
     struct attn_mask *mask;
@@ -136,9 +144,7 @@ Test(attn_rerun, other_documents_that_are_read_are_found)
     ids = make_block(&m, LONG.B * LONG.T_q * sizeof *ids);
     for (size_t n = 0; n < LONG.B * LONG.T_q; n++)
         ids[n] = (int64_t)(n % LONG.T_q / 30);
-    mask->arg[0].given = true;
-    mask->arg[0].table =
-        (struct attn_table){.elem = ATTN_ELEM_I64, .p = ids, .stride_b = LONG.T_q};
+    give(mask, ids, LONG.T_q);
     make_prepare(&m);
     fails(&m, mask, clears_nothing, "document_isolation");
 }
@@ -154,9 +160,7 @@ Test(attn_rerun, artificial_keys_that_are_read_are_found)
     lengths = make_block(&m, LONG.B * sizeof *lengths);
     for (size_t b = 0; b < LONG.B; b++)
         lengths[b] = (int64_t)(40 + b);
-    mask->arg[0].given = true;
-    mask->arg[0].table =
-        (struct attn_table){.elem = ATTN_ELEM_I64, .p = lengths, .stride_b = 1};
+    give(mask, lengths, 1);
     make_prepare(&m);
     fails(&m, mask, clears_nothing, "masked_value_poison");
 }
