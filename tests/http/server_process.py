@@ -213,6 +213,22 @@ def terminate_answers_what_was_sent(binary):
                 wire.sock.close()
 
 
+def terminate_waits_for_what_is_on_its_way(binary):
+    """A request that a connection brings shortly after the signal; a loaded machine may be late."""
+    def answered_late():
+        with Server(binary) as server, server.connect() as wire:
+            wire.send(request())
+            assert wire.response().status == 200
+            server.terminate()
+            time.sleep(0.03)
+            try:
+                wire.send(request("POST", PATH, OK_BODY))
+                return wire.response().status == 200
+            except (OSError, AssertionError, EOFError):
+                return False
+    assert any(answered_late() for _ in range(5))
+
+
 def threads_and_cores(binary):
     """Where the log says so, each core has a worker and an I/O thread to itself; else no
     thread is bound."""
@@ -278,5 +294,6 @@ TESTS = [version_and_help, wrong_options, flag_before_environment, wrong_host, p
          one_line_on_stdout, terminate_idle,
          terminate_at_once, terminate_finishes_requests, terminate_in_time,
          terminate_with_dripping_client, ready_while_draining, second_signal, healthcheck, terminate_answers_what_was_sent,
+         terminate_waits_for_what_is_on_its_way,
          threads_and_cores,
          broken_pipe, log_off, log_nobody_reads, cors_list]
